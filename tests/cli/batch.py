@@ -1,4 +1,4 @@
-"""Many command lines in one process, for those that end at once: most of what a command costs is to start Python."""
+"""Run several short commands in one process: starting Python is most of the cost of a command."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ for arguments in json.load(sys.stdin):
 
 
 class Done(NamedTuple):
-    """How a command ended, and what it printed."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -35,7 +35,7 @@ class Done(NamedTuple):
 
 
 def run_all(commands: Sequence[Sequence[str]]) -> list[Done]:
-    """Run command lines one after the other, and return how each ended."""
+    """Run command lines sequentially, and return their results."""
     process = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         input=json.dumps(commands),

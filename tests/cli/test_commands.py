@@ -1,4 +1,4 @@
-"""`holdfast`: data on stdout, words on stderr, and nothing imported that a command does not need."""
+"""`holdfast`: data on stdout, messages on stderr, and no unneeded imports."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.cli.batch import PROGRAM, run_all
 HEAVY = ("litestar", "uvicorn", "uvloop", "httpx2", "websockets", "rich", "pydantic_ai", "sqlite3", "asyncpg")
 
 
-def test_what_is_printed_is_for_people_or_for_programs() -> None:
+def test_output_is_text_or_json() -> None:
     version, version_json, openapi, openapi_json = run_all(
         [["version"], ["version", "--json"], ["openapi"], ["openapi", "--json"]]
     )
@@ -25,7 +25,7 @@ def test_what_is_printed_is_for_people_or_for_programs() -> None:
     assert openapi_json.out.count("\n") == 1 < openapi.out.count("\n")
 
 
-def test_a_command_that_is_none_is_wrong_usage_and_help_names_the_command_however_it_was_started() -> None:
+def test_an_unknown_command_is_a_usage_error_and_help_names_the_program() -> None:
     wrong, asked, bare = run_all([["surf"], ["--help"], []])
     assert (wrong.code, wrong.out, "surf" in wrong.err) == (2, "", True)
     assert (asked.code, asked.out.startswith("Usage: holdfast ")) == (0, True)
@@ -33,13 +33,13 @@ def test_a_command_that_is_none_is_wrong_usage_and_help_names_the_command_howeve
 
 
 @pytest.mark.parametrize("command", [["version"], ["openapi", "--json"], ["--help"]], ids=" ".join)
-def test_a_stdout_that_takes_nothing_is_said_in_one_line_and_has_its_own_exit_code(command: list[str]) -> None:
+def test_a_full_stdout_is_reported_in_one_line_with_its_own_exit_code(command: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([*HOLDFAST, *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
     assert (done.returncode, done.stderr) == (4, "holdfast: cannot print to stdout: No space left on device\n")
 
 
-def test_a_pipe_that_nobody_reads_ends_a_command_quietly() -> None:
+def test_a_closed_pipe_ends_a_command_quietly() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -49,13 +49,13 @@ def test_a_pipe_that_nobody_reads_ends_a_command_quietly() -> None:
     assert (done.returncode, done.stderr) == (4, "")
 
 
-def test_words_that_nobody_can_read_stop_nothing(tmp_path: Path) -> None:
+def test_a_closed_stderr_is_ignored(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([*HOLDFAST, "init", str(tmp_path / "new")], stderr=full, timeout=LIMIT)
     assert (done.returncode, (tmp_path / "new" / "agents").is_dir()) == (0, True)
 
 
-def test_what_is_heavy_is_imported_only_by_commands_that_need_it() -> None:
+def test_heavy_modules_are_imported_only_by_commands_that_need_them() -> None:
     commands = [["version"], ["--help"], ["run", "follow", "--help"], ["serve", "--help"], ["serve", "--nonsense"]]
     program = f"{PROGRAM}\nprint([name for name in {HEAVY!r} if name in sys.modules])"
     asked = json.dumps(commands)

@@ -1,4 +1,4 @@
-"""`make run`: the demonstration does what it says, and so do the commands that it prints."""
+"""`make run`: the demo and the commands that it prints work."""
 
 import json
 import os
@@ -26,7 +26,7 @@ CURL: Final = re.compile(r"^  (curl .+)$", re.MULTILINE)
 
 @contextmanager
 def demo(folder: Path, *, terminal: bool) -> Iterator["subprocess.Popen[str]"]:
-    """Run the demonstration on a copy of its workspace, as people do or as a machine does."""
+    """Run the demo on a copy of its workspace, with or without a terminal."""
     shutil.copytree(ROOT / "examples" / "bakery", folder, ignore=shutil.ignore_patterns(".holdfast"))
     master, slave = pty.openpty()
     process = subprocess.Popen(
@@ -47,7 +47,7 @@ def demo(folder: Path, *, terminal: bool) -> Iterator["subprocess.Popen[str]"]:
 
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Yield what the demonstration printed on a machine, and in a terminal, where its server is still up."""
+    """Yield the output of the demo without a terminal, and in one, where its server keeps running."""
     folder = tmp_path_factory.mktemp("demo")
     with demo(folder / "a", terminal=False) as machine, demo(folder / "b", terminal=True) as terminal:
         assert terminal.stdout is not None

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what is wrong is found, and each finding says what to do."""
+"""`holdfast doctor` finds problems and prints their remedies."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @pytest.fixture
 async def database(workspace: Workspace) -> Path:
-    """Return a database with the schema in it."""
+    """Return a database with the schema."""
     async with open_store(workspace.database, bus=LocalBus()):
         return workspace.database
 
@@ -50,7 +50,7 @@ def only(found: Found, about: str, verdict: Severity) -> Finding:
     return finding
 
 
-def test_a_new_workspace_is_well_and_keys_are_told_by_name_only(
+def test_a_new_workspace_is_healthy_and_keys_are_shown_by_name_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
@@ -81,7 +81,7 @@ def test_a_new_workspace_is_well_and_keys_are_told_by_name_only(
     assert "holdfast init" in json.loads(nowhere.out)["findings"][-1]["remedy"]
 
 
-async def test_files_that_do_not_load_are_named_with_what_is_wrong(workspace: Workspace) -> None:
+async def test_files_that_do_not_load_are_named_with_the_problem(workspace: Workspace) -> None:
     (workspace.path / "settings.json").write_text('{"workers": "many"}')
     (workspace.path / "permissions.json").write_text('{"allow": {"hello": ["bash("]}}')
     (workspace.path / "agents" / "hello" / "agent.json").write_text('{"model": 7}')
@@ -112,7 +112,7 @@ async def test_an_agent_whose_provider_has_no_key_is_named_with_the_variable(
     assert (Severity.WARNING, "agent `hello` uses `nobody:knows`, and `nobody` is unknown") in messages
 
 
-async def test_a_database_that_is_whole_is_well(workspace: Workspace, database: Path) -> None:
+async def test_an_intact_database_is_healthy(workspace: Workspace, database: Path) -> None:
     found = await look(workspace)
     assert "its schema is current" in only(found, "database", Severity.OK).message
     assert only(found, "integrity", Severity.OK)
@@ -152,7 +152,7 @@ def _change(database: Path, statement: str) -> None:
         (_add_a_migration, "database", Severity.FAILED, "later version"),
     ],
 )
-async def test_what_is_wrong_with_a_database_is_found(
+async def test_problems_of_a_database_are_found(
     harm: Callable[[Path], None], about: str, verdict: Severity, words: str, workspace: Workspace, database: Path
 ) -> None:
     harm(database)
@@ -160,7 +160,7 @@ async def test_what_is_wrong_with_a_database_is_found(
     assert words in finding.message and finding.remedy
 
 
-async def test_an_address_that_is_none_and_a_server_that_is_not_there_are_told_without_the_password(
+async def test_an_invalid_url_and_an_unreachable_server_are_reported_without_the_password(
     workspace: Workspace,
 ) -> None:
     for url in (f"mysql://me:{SECRET}@127.0.0.1/x", f"postgresql://me:{SECRET}@127.0.0.1:1/x"):
@@ -168,14 +168,12 @@ async def test_an_address_that_is_none_and_a_server_that_is_not_there_are_told_w
         assert finding.remedy and SECRET not in f"{finding}"
 
 
-async def test_a_file_whose_folder_is_not_there_is_told(workspace: Workspace) -> None:
+async def test_a_missing_folder_of_the_database_is_reported(workspace: Workspace) -> None:
     finding = only(await look(workspace, str(workspace.path / "missing" / "log.db")), "database", Severity.FAILED)
     assert "missing" in str(finding.remedy)
 
 
-async def test_postgres_is_looked_at_before_and_after_its_schema_is_there(
-    workspace: Workspace, postgres: PostgresServer
-) -> None:
+async def test_postgres_is_checked_with_and_without_its_schema(workspace: Workspace, postgres: PostgresServer) -> None:
     url = await postgres.create_database("doctor")
     try:
         assert "migrations are pending" in only(await look(workspace, url), "database", Severity.WARNING).message
@@ -187,7 +185,7 @@ async def test_postgres_is_looked_at_before_and_after_its_schema_is_there(
         await postgres.drop_database("doctor")
 
 
-async def test_a_process_that_uses_the_database_is_seen_and_not_disturbed(workspace: Workspace) -> None:
+async def test_a_process_that_uses_the_database_is_reported_and_not_disturbed(workspace: Workspace) -> None:
     async with open_store(workspace.database, bus=LocalBus()) as store:
         await store.spaces.create(SpaceId("before"), name="Before")
         found = await look(workspace)
@@ -196,9 +194,7 @@ async def test_a_process_that_uses_the_database_is_seen_and_not_disturbed(worksp
     assert only(found, "database", Severity.OK) and only(found, "integrity", Severity.OK)
 
 
-async def test_traces_that_cannot_be_sent_are_told_and_those_that_can(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_trace_exporter_is_checked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "traces" not in await look(workspace)
     workspace.settings.write_text('{"telemetry": {"traces": true}}')
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "pigeon")
@@ -207,6 +203,6 @@ async def test_traces_that_cannot_be_sent_are_told_and_those_that_can(
     assert "without message and tool content" in only(await look(workspace), "traces", Severity.OK).message
 
 
-async def test_a_sandbox_that_is_turned_off_is_told(workspace: Workspace) -> None:
+async def test_a_disabled_sandbox_is_reported(workspace: Workspace) -> None:
     workspace.settings.write_text('{"sandbox": "off"}')
     assert "all rights of the server" in only(await look(workspace), "sandbox", Severity.WARNING).message

@@ -17,7 +17,7 @@ from tests.api.serving import HOLDFAST, LIMIT, Server, serving
 from tests.cli.batch import run_all
 from tests.scenario.agents.workshop import Workshop, call, calling, say
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, and so would all that they start.
+# A shell that runs the tests in the background lets them, and all their children, ignore Ctrl-C.
 INTERRUPTIBLE: Final = """
 import signal
 from holdfast.cli.main import main
@@ -46,7 +46,7 @@ def fill(folder: Path) -> Workshop:
 
 
 class Follower:
-    """`holdfast run follow --url … RUN` in a process of its own."""
+    """`holdfast run follow --url … RUN` as a child process."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None and process.stderr is not None
@@ -54,7 +54,7 @@ class Follower:
         self._out, self._err = process.stdout, process.stderr
 
     def until(self, found: str) -> str:
-        """Return what it prints up to the first line in which something is found."""
+        """Return its output up to the first line that contains `found`."""
         lines = ""
         for line in self._out:
             lines += line
@@ -63,7 +63,7 @@ class Follower:
         raise AssertionError(lines + self._err.read())
 
     def end(self) -> tuple[int, str, str]:
-        """Return its exit code, and what else it printed."""
+        """Return its exit code and the rest of its output."""
         out, err = self._out.read(), self._err.read()
         return self.process.wait(), out, err
 
@@ -88,7 +88,7 @@ def follower(server: Server, run: str, *options: str) -> Iterator[Follower]:
         process.communicate()
 
 
-def test_json_is_one_event_on_each_line_as_the_log_has_it_over_both_transports(server: Server) -> None:
+def test_json_is_one_event_per_line_as_in_the_log_over_both_transports(server: Server) -> None:
     run = server.start("bot")
     options = (["--transport", "sse"], ["--transport", "ws"], ["--after", "3"])
     sse, ws, rest = run_all([["run", "follow", run, "--url", server.url, "--json", *each] for each in options])
@@ -98,13 +98,13 @@ def test_json_is_one_event_on_each_line_as_the_log_has_it_over_both_transports(s
     assert (rest.code, rest.err) == (0, f"run {run} completed\n")
 
 
-def test_an_address_may_be_written_in_capitals_and_end_in_a_slash(server: Server) -> None:
+def test_a_url_may_have_capitals_and_a_trailing_slash(server: Server) -> None:
     run, loud = server.start("bot"), server.url.replace("http", "HTTP") + "/"
     ended = run_all([["run", "follow", run, "--url", loud, "--transport", each, "--json"] for each in ("sse", "ws")])
     assert [(done.code, done.err) for done in ended] == [(0, f"run {run} completed\n")] * 2
 
 
-def test_a_run_that_has_failed_fails_the_command_even_if_nothing_of_it_is_left_to_see(server: Server) -> None:
+def test_a_failed_run_fails_the_command_even_without_events_to_show(server: Server) -> None:
     run = server.start("failing")
     follow = ["run", "follow", run, "--url", server.url]
     (seen,) = run_all([[*follow, "--json"]])
@@ -113,7 +113,7 @@ def test_a_run_that_has_failed_fails_the_command_even_if_nothing_of_it_is_left_t
     assert again.err == f"run {run} failed: no way [MODEL_REFUSED]\n"
 
 
-def test_people_read_what_is_said_on_lines_that_say_what_they_are_about(server: Server) -> None:
+def test_people_get_labelled_lines(server: Server) -> None:
     run = server.start("bot", "good morning")
     with follower(server, run, "--transport", "ws") as following:
         code, out, err = following.end()
@@ -124,7 +124,7 @@ def test_people_read_what_is_said_on_lines_that_say_what_they_are_about(server: 
     assert "\x1b" not in out
 
 
-def test_what_the_encoding_of_the_output_does_not_have_is_printed_as_its_number(server: Server) -> None:
+def test_characters_that_the_output_encoding_lacks_are_escaped(server: Server) -> None:
     run = server.start("bot")
     command = [*HOLDFAST, "run", "follow", run, "--url", server.url]
     environment = os.environ | {"NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}
@@ -134,14 +134,14 @@ def test_what_the_encoding_of_the_output_does_not_have_is_printed_as_its_number(
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["people", "programs"])
-def test_a_full_disk_does_not_make_a_run_a_failed_one(server: Server, options: list[str]) -> None:
+def test_a_full_disk_has_its_own_exit_code(server: Server, options: list[str]) -> None:
     command = [*HOLDFAST, "run", "follow", server.start("bot"), "--url", server.url, *options]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
     assert (done.returncode, done.stderr) == (4, "holdfast: cannot print to stdout: No space left on device\n")
 
 
-def test_a_question_is_printed_and_its_answer_waited_for_however_servers_come_and_go(tmp_path: Path) -> None:
+def test_a_question_is_shown_and_the_run_followed_across_server_restarts(tmp_path: Path) -> None:
     fill(tmp_path)
     with serving(tmp_path, "--quiet") as server:
         run = server.start("asker")
@@ -155,7 +155,7 @@ def test_a_question_is_printed_and_its_answer_waited_for_however_servers_come_an
     assert ["connection to" in err, "reconnected" in err] == [True, True]
 
 
-def test_ctrl_c_leaves_the_run_alone_and_a_cancelled_run_has_its_own_exit_code(server: Server) -> None:
+def test_ctrl_c_detaches_and_a_cancelled_run_has_its_own_exit_code(server: Server) -> None:
     run = server.start("staller")
     with follower(server, run, "--transport", "ws", "--json") as following:
         following.until("RUN_STARTED")
@@ -173,7 +173,7 @@ def test_ctrl_c_leaves_the_run_alone_and_a_cancelled_run_has_its_own_exit_code(s
     assert f"run {run} cancelled" in err
 
 
-def test_followers_survive_that_their_server_is_killed_and_see_every_event_once(tmp_path: Path) -> None:
+def test_followers_survive_a_killed_server_and_see_every_event_once(tmp_path: Path) -> None:
     workshop = fill(tmp_path)
     with serving(tmp_path, "--quiet") as server:
         run = server.start("staller")
@@ -190,7 +190,7 @@ def test_followers_survive_that_their_server_is_killed_and_see_every_event_once(
     assert "holdfast.abandoned" in [event.get("name") for event in log]
 
 
-def test_what_cannot_be_followed_is_refused_in_one_line_and_wrong_usage_has_its_own_code(server: Server) -> None:
+def test_a_run_that_cannot_be_followed_is_one_line_and_a_usage_error_has_its_own_code(server: Server) -> None:
     run = server.start("bot")
     here = ["--url", server.url]
     cases = [

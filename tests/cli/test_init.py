@@ -1,4 +1,4 @@
-"""`holdfast init`: what it writes works, at once or once its values are filled in."""
+"""`holdfast init`: its files work, at once or after the placeholders are filled in."""
 
 import json
 import shlex
@@ -14,14 +14,14 @@ from tests.scenario.agents.workshop import Workshop
 
 
 def edit(file: Path, old: str, new: str) -> None:
-    """Change a file as its reader is told to."""
+    """Replace a text in a file."""
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new))
 
 
 def made(folder: Path) -> Workshop:
-    """Return a workspace that `holdfast init` made."""
+    """Return a workspace created by `holdfast init`."""
     workshop = Workshop(folder, folder / ".holdfast" / "holdfast.db")
     (done,) = run_all([["init", str(folder)]])
     assert (done.code, done.out) == (0, "")
@@ -29,7 +29,7 @@ def made(folder: Path) -> Workshop:
     return workshop
 
 
-async def test_a_new_workspace_has_no_broken_agent_and_one_answers_with_no_key(tmp_path: Path) -> None:
+async def test_a_new_workspace_has_no_broken_agent_and_one_answers_without_a_key(tmp_path: Path) -> None:
     async with made(tmp_path / "new").open() as floor:
         assert [agent.name for agent in floor.holdfast.agents.all()] == ["assistant", "hello"]
         assert floor.holdfast.agents.broken() == []
@@ -37,7 +37,7 @@ async def test_a_new_workspace_has_no_broken_agent_and_one_answers_with_no_key(t
         assert str(run.output).startswith("Hello! You said: good morning.")
 
 
-async def test_the_agent_for_a_real_model_says_which_key_it_needs(
+async def test_the_agent_for_a_real_model_names_the_key_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -46,7 +46,7 @@ async def test_the_agent_for_a_real_model_says_which_key_it_needs(
             await floor.start("hi", agent="assistant")
 
 
-async def test_the_agent_for_a_real_model_works_once_address_model_and_key_are_filled_in(
+async def test_the_agent_for_a_real_model_works_once_url_model_and_key_are_filled_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = made(tmp_path / "new")
@@ -60,7 +60,7 @@ async def test_the_agent_for_a_real_model_works_once_address_model_and_key_are_f
     assert (server.keys, server.requests[0]["model"]) == (["a-key"], "stand-in")
 
 
-async def test_the_agent_for_a_real_model_works_with_a_local_server_as_its_comments_say(
+async def test_the_agent_for_a_real_model_works_with_a_local_server_as_documented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -78,14 +78,14 @@ async def test_the_agent_for_a_real_model_works_with_a_local_server_as_its_comme
     assert (run.status, run.output) == ("completed", "No key, no cloud.")
 
 
-def test_the_command_that_it_prints_can_be_copied_whatever_the_folder_is_called(tmp_path: Path) -> None:
+def test_the_printed_command_is_quoted_for_any_folder_name(tmp_path: Path) -> None:
     folder = tmp_path / "with space"
     (done,) = run_all([["init", str(folder)]])
     (line,) = [line for line in done.err.splitlines() if line.startswith("serve it:")]
     assert shlex.split(line)[2:] == ["holdfast", "serve", "--workspace", str(folder)]
 
 
-def test_a_folder_without_a_name_is_not_the_one_you_are_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_folder_name_is_not_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (done,) = run_all([["init", ""]])
     assert (done.code, done.out, "the folder name is empty" in done.err) == (2, "", True)

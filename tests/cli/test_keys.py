@@ -1,4 +1,4 @@
-"""`holdfast key …`: straight in the database, or through the server that has it open."""
+"""`holdfast key …`: directly in the database, or through the server that owns it."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def workspace(tmp_path: Path) -> str:
     return str(Workspace.create(tmp_path / "workspace").path)
 
 
-def test_a_key_is_made_listed_and_revoked_without_a_server(workspace: str) -> None:
+def test_a_key_is_created_listed_and_revoked_without_a_server(workspace: str) -> None:
     where = ["--workspace", workspace]
     made, other, listed = run_all(
         [
@@ -52,7 +52,7 @@ def test_a_key_is_made_listed_and_revoked_without_a_server(workspace: str) -> No
     assert [json.loads(line)["name"] for line in as_json.out.splitlines()] == ["laptop", "ci"]
 
 
-def test_what_can_be_no_key_is_refused_in_one_line(workspace: str, tmp_path: Path) -> None:
+def test_an_invalid_request_is_refused_in_one_line(workspace: str, tmp_path: Path) -> None:
     where = ["--workspace", workspace]
     cases = [
         (["key", "create", "x", "--space", "missing", *where], 1, "there is no space `missing` [NOT_FOUND]"),
@@ -71,7 +71,7 @@ def test_what_can_be_no_key_is_refused_in_one_line(workspace: str, tmp_path: Pat
         assert said in done.err
 
 
-def test_a_server_that_runs_is_asked_with_the_key_of_who_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_server_is_called_with_the_key_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(tmp_path, "--quiet") as server:
         run, url = server.ask("/agents/hello/task", {"input": "hi"})["taskId"], ["--url", server.url]
         listing = ["key", "list", "--json", *url]
@@ -99,7 +99,7 @@ def test_a_server_that_runs_is_asked_with_the_key_of_who_asks(tmp_path: Path, mo
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
-def test_the_guide_opens_a_server_to_the_network_as_it_says(
+def test_the_commands_of_the_network_guide_work(
     tmp_path: Path, workspace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = re.findall(r"^(?:holdfast|curl) .+$", GUIDE.replace("\\\n", " "), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The quick start does what it says."""
+"""The commands of the quick start work."""
 
 import json
 import re
@@ -18,7 +18,7 @@ ADDRESS: Final = "http://127.0.0.1:5050"
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
-def test_the_first_task_of_the_quick_start_is_followed_as_it_is_shown(tmp_path: Path) -> None:
+def test_the_first_task_of_the_quick_start_has_the_documented_output(tmp_path: Path) -> None:
     (command,) = re.findall(r"^curl .+/agents/hello/task .+$", GUIDE, re.MULTILINE)
     (shown,) = re.findall(r"^```text\n(.+?)^```", GUIDE, re.MULTILINE | re.DOTALL)
     with serving(tmp_path, "--quiet") as server:

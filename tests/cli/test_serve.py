@@ -1,4 +1,4 @@
-"""`holdfast serve`: a server as a process, and everything that it refuses."""
+"""`holdfast serve`: the server process, and its startup errors."""
 
 import json
 import signal
@@ -15,7 +15,7 @@ from holdfast.workspace.folder import Workspace
 from tests.api.serving import HOLDFAST, LIMIT, serving
 from tests.cli.batch import run_all
 
-# Root may read everything, so it has to become somebody else; before that, all is imported that others may not read.
+# Root may read everything, so the process drops its privileges, after importing modules that others may not read.
 UNPRIVILEGED: Final = """
 import os
 import holdfast.bootstrap.doctor.checks, holdfast.bootstrap.server, pydantic.main, uvloop, zoneinfo
@@ -40,7 +40,7 @@ def announced(workspace: Path, *options: str) -> Iterator[str]:
         process.communicate(timeout=LIMIT)
 
 
-def test_a_new_workspace_is_served_and_its_agent_answers_until_sigterm_ends_it_in_order(tmp_path: Path) -> None:
+def test_a_new_workspace_is_served_until_sigterm_shuts_it_down(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2", "--log-format", "json") as server:
         assert server.ask("/health") == {"status": "ok"}
         assert server.ask("/ready") == {"status": "ready"}
@@ -56,7 +56,7 @@ def test_a_new_workspace_is_served_and_its_agent_answers_until_sigterm_ends_it_i
     assert "completed" in [line.get("status") for line in lines if line.get("run_id") == run["id"]]
 
 
-def test_what_was_answered_for_is_there_after_a_kill_and_ctrl_c_ends_a_server_in_order(tmp_path: Path) -> None:
+def test_acknowledged_data_survives_a_kill_and_ctrl_c_shuts_a_server_down(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "0", "--quiet") as server:
         thread = server.ask("/api/threads", {})["id"]
         runs = [server.ask(f"/api/threads/{thread}/runs", {"input": f"{n}"})["id"] for n in range(3)]
@@ -68,7 +68,7 @@ def test_what_was_answered_for_is_there_after_a_kill_and_ctrl_c_ends_a_server_in
     assert (code, "Traceback" in log) == (0, False)
 
 
-def test_a_server_that_cannot_be_is_refused_in_one_line_and_a_wrong_command_line_has_its_own_code(
+def test_a_startup_error_is_one_line_and_a_usage_error_has_its_own_code(
     tmp_path: Path,
 ) -> None:
     workspace, nothing = str(Workspace.create(tmp_path / "workspace").path), str(tmp_path / "nothing")
@@ -100,7 +100,7 @@ def test_a_server_that_cannot_be_is_refused_in_one_line_and_a_wrong_command_line
         assert code == 2 or done.err.count("\n") == 1
 
 
-def test_every_line_for_machines_is_an_object_from_the_first_on_and_quiet_has_none_of_its_start(tmp_path: Path) -> None:
+def test_every_json_log_line_is_an_object_and_quiet_has_no_startup_lines(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "workspace").path
     with announced(workspace, "--log-format", "json") as line:
         first = json.loads(line)
@@ -112,7 +112,7 @@ def test_every_line_for_machines_is_an_object_from_the_first_on_and_quiet_has_no
         assert server.stop() == (0, "")
 
 
-def test_agents_that_are_broken_are_said_when_a_server_starts_each_in_one_line(tmp_path: Path) -> None:
+def test_broken_agents_are_logged_at_startup_one_line_each(tmp_path: Path) -> None:
     agents = Workspace.create(tmp_path / "workspace").agents
     for name in ("one", "two"):
         (agents / name).mkdir()
@@ -122,7 +122,7 @@ def test_agents_that_are_broken_are_said_when_a_server_starts_each_in_one_line(t
     assert ["WARNING agents/one/" in log, "WARNING agents/two/" in log, log.count("\n")] == [True, True, 2]
 
 
-def test_settings_that_are_broken_are_said_once(tmp_path: Path) -> None:
+def test_broken_settings_are_logged_once(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "workspace")
     workspace.settings.write_text("{")
     command = [*HOLDFAST, "serve", "--port", "0", "--workspace", str(workspace.path)]
@@ -130,7 +130,7 @@ def test_settings_that_are_broken_are_said_once(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("\n"), done.stderr[:28]) == (1, 1, "holdfast: settings.json: is ")
 
 
-def test_settings_may_have_rules_for_tools_of_the_workspace_and_a_broken_edit_of_them_is_said_once(
+def test_rules_for_workspace_tools_are_valid_and_a_broken_edit_is_logged_once(
     tmp_path: Path,
 ) -> None:
     workspace = Workspace.create(tmp_path / "workspace")
@@ -148,7 +148,7 @@ def test_settings_may_have_rules_for_tools_of_the_workspace_and_a_broken_edit_of
     assert ["the last valid version stays in use" in log, log.count("\n")] == [True, 1]
 
 
-def test_a_port_and_a_database_that_others_hold_are_said_so(tmp_path: Path) -> None:
+def test_a_port_or_database_in_use_is_reported(tmp_path: Path) -> None:
     other = Workspace.create(tmp_path / "other").path
     with serving(tmp_path) as server:
         held = ["serve", "--workspace", str(tmp_path / "workspace"), "--port", "0"]
@@ -159,7 +159,7 @@ def test_a_port_and_a_database_that_others_hold_are_said_so(tmp_path: Path) -> N
     assert f"cannot listen on 127.0.0.1:{server.port}" in ended[1].err
 
 
-def test_a_folder_that_may_not_be_read_is_a_refusal_and_no_wrong_command_line() -> None:
+def test_an_unreadable_folder_is_an_error_but_not_a_usage_error() -> None:
     with TemporaryDirectory() as folder:  # not below a folder that only root may enter
         Path(folder).chmod(0)
         words = (
@@ -174,7 +174,7 @@ def test_a_folder_that_may_not_be_read_is_a_refusal_and_no_wrong_command_line() 
     assert [done.stderr for done in ended if "Traceback" in done.stderr] == []
 
 
-def test_without_the_driver_of_postgres_it_is_said_what_to_install(tmp_path: Path) -> None:
+def test_a_missing_postgres_driver_is_named_with_the_command_to_install_it(tmp_path: Path) -> None:
     Workspace.create(tmp_path)
     code = "import sys; sys.modules['asyncpg'] = None; from holdfast.cli.main import main; main()"
     options = ["serve", "--workspace", str(tmp_path), "--database", "postgresql://127.0.0.1/x"]

@@ -1,4 +1,4 @@
-"""The guide to the server says what its command takes, and what its limits are."""
+"""The server guide documents the options and limits of the server."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ OTHERWISE: Final = {
     "--database": "the workspace's own SQLite file",
     "--workers": f"as `settings.json` says, {DEFAULT_WORKERS}",
 }
-"""What holds where the command itself leaves it open."""
+"""Effective defaults of options whose default is null."""
 
 
 def options() -> dict[str, Any]:
@@ -35,7 +35,7 @@ def options() -> dict[str, Any]:
 
 
 def default_of(name: str, option: Any) -> str:
-    """Return what the guide says of an option that is not given."""
+    """Return the documented default of an option."""
     match option.default:
         case None:
             return OTHERWISE.get(name, "none")
@@ -55,12 +55,12 @@ def mebibytes(limit: object) -> str:
     return f"{limit // 2**20} MiB"
 
 
-def test_the_guide_has_the_options_of_the_command_with_their_defaults_and_no_others() -> None:
+def test_the_guide_lists_exactly_the_options_of_the_command_with_their_defaults() -> None:
     written = {name.strip("`").split()[0]: default for name, default, _ in rows(GUIDE, "option", "default", "meaning")}
     assert written == {name: default_of(name, option) for name, option in options().items()}
 
 
-def test_the_guide_says_which_options_take_a_value_and_which_formats_there_are() -> None:
+def test_the_guide_shows_the_values_and_formats_of_options() -> None:
     written = {name.strip("`").split()[0]: name.strip("`").split()[1:] for name, *_ in rows(GUIDE, "option")}
     assert {name for name, value in written.items() if not value} == {
         name for name, option in options().items() if option.is_flag
@@ -68,7 +68,7 @@ def test_the_guide_says_which_options_take_a_value_and_which_formats_there_are()
     assert written["--log-format"] == ["\\|".join(LogFormat)]
 
 
-def test_the_guide_has_the_limits_of_the_server_with_their_codes_and_no_others() -> None:
+def test_the_guide_lists_exactly_the_limits_of_the_server_with_their_codes() -> None:
     artifact, file = create_artifact.request_max_body_size, upload_file.request_max_body_size
     body = f"{mebibytes(MAX_BODY_BYTES)}; an artifact {mebibytes(artifact)}, a file {mebibytes(file)}"
     assert rows(GUIDE, "what", "at most", "code") == [
@@ -80,7 +80,7 @@ def test_the_guide_has_the_limits_of_the_server_with_their_codes_and_no_others()
     ]
 
 
-def test_the_guide_names_the_loggers_and_no_others() -> None:
+def test_the_guide_lists_exactly_the_loggers() -> None:
     used = {found for module in package_modules() for found in LOGGER.findall(module.read_text())}
     assert set(re.findall(r"`(holdfast\.\w+)`", GUIDE.read_text())) == used
 

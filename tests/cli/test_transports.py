@@ -1,4 +1,4 @@
-"""What comes over the wire is read back as the log has it, however a network cuts it up."""
+"""Streams are read back as in the log, however the network splits them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ TEXTS = st.lists(st.text(st.characters(codec="utf-8"), min_size=1), max_size=8)
 
 
 def logged(texts: list[str]) -> list[LoggedEvent]:
-    """Return a log in which something is said."""
+    """Return a log with text messages."""
     events = [TextMessageContent(message_id=MessageId("msg_1"), delta=text) for text in texts]
     return [
         LoggedEvent(seq=seq, type="TEXT_MESSAGE_CONTENT", data=encode_event(event), created_at=NOW)
@@ -40,7 +40,7 @@ def read(chunks: list[bytes]) -> list[StreamedEvent]:
 
 
 @given(texts=TEXTS, data=st.data())
-def test_a_stream_is_read_the_same_wherever_it_is_cut(texts: list[str], data: st.DataObject) -> None:
+def test_a_stream_is_read_the_same_wherever_it_is_split(texts: list[str], data: st.DataObject) -> None:
     log = logged(texts)
     stream = RETRY + KEEPALIVE.join(sse_frames_with_ids([event]) for event in log) + KEEPALIVE
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=10)))
@@ -49,7 +49,7 @@ def test_a_stream_is_read_the_same_wherever_it_is_cut(texts: list[str], data: st
 
 
 @given(texts=TEXTS, data=st.data())
-def test_an_event_that_was_cut_off_is_not_taken_for_a_whole_one(texts: list[str], data: st.DataObject) -> None:
+def test_an_incomplete_event_is_dropped(texts: list[str], data: st.DataObject) -> None:
     log = logged(texts)
     stream = sse_frames_with_ids(log)
     received = read([stream[: data.draw(st.integers(0, len(stream)))]])

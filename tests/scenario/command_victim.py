@@ -1,4 +1,4 @@
-"""A worker that will be killed while its agent runs commands: once a command has written that it runs, or whenever."""
+"""A worker that is killed while its agent runs commands: once a command has written a line, or at any time."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ WORKER: Final = "tests.scenario.command_victim:work"
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """The run to work on, and the line that a command writes at which to die, if at all."""
+    """The run to work on, and the line of a command after which the worker dies, if any."""
 
     where: str
     workspace: str
@@ -33,7 +33,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def work(raw: Any, say: Say) -> None:
-    """Do a `Task`."""
+    """Execute a `Task`."""
     asyncio.run(_work(msgspec.convert(raw, Task)))
 
 
@@ -47,12 +47,12 @@ async def _work(task: Task) -> None:
             await holdfast.runs.start(DEFAULT_SPACE, new)
         death = group.create_task(_die(Path(task.workspace, "files", "ran"), task.fatal))
         with holdfast.watcher.watch(DEFAULT_SPACE, task.run) as watch:
-            await watch.wait_past(sys.maxsize)  # nothing but its end is
+            await watch.wait_past(sys.maxsize)  # only its end passes that
         death.cancel()
 
 
 async def _die(ran: Path, line: str | None) -> None:
-    """Die as soon as a command has written this."""
+    """Kill this process as soon as a command has written the line."""
     while line is not None:
         if line in _lines(ran):
             os.kill(os.getpid(), signal.SIGKILL)

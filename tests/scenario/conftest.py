@@ -1,4 +1,4 @@
-"""Empty databases, to be broken."""
+"""Empty databases for fault tests."""
 
 import shutil
 import tempfile
@@ -35,7 +35,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def shared_memory() -> Iterator[Path]:
-    """Yield a folder in memory, where there is one: what a killed process wrote outlives it there as on a disk."""
+    """Yield a folder in memory if possible: files there survive a killed process as on a disk."""
     memory = Path("/dev/shm")
     folder = tempfile.mkdtemp(prefix="holdfast-", dir=memory if memory.is_dir() else None)
     yield Path(folder)
@@ -44,7 +44,7 @@ def shared_memory() -> Iterator[Path]:
 
 @pytest.fixture
 async def new_place(backend: str, shared_memory: Path, postgres: PostgresServer) -> AsyncIterator[NewPlace]:
-    """Yield what makes an empty database, as `open_store` takes it."""
+    """Yield a function that creates an empty database and returns its location for `open_store`."""
     made: list[str] = []
 
     async def new_file() -> Place:
@@ -81,7 +81,7 @@ async def tool_server() -> AsyncIterator[CountingServer]:
 
 @pytest.fixture(scope="session")
 async def scripts(tmp_path_factory: pytest.TempPathFactory) -> Scripts:
-    """Return the script of each play; what is played on SQLite leaves the same rows on PostgreSQL."""
+    """Return the script of each play; SQLite and PostgreSQL end with the same rows."""
     folder = tmp_path_factory.mktemp("scripts")
     return {play: await write_script(folder / f"{play}.db", play) for play in PLAYS}
 

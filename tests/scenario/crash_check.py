@@ -1,4 +1,4 @@
-"""What must be true of a play that was disturbed, whoever died in it and where."""
+"""Invariants of a play whose workers were killed."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,65 +11,67 @@ from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.testing.stream_verifier import verify_stream
-from tests.scenario.crash_history import Canonical, Told, canonical, unknown_calls
+from tests.scenario.crash_history import Canonical, RunHistory, canonical, unknown_calls
 from tests.support.counting_server import CountedCall
 
 
-def check_play(told: Told, undisturbed: Told, calls: Sequence[CountedCall], *, streams: bool = True) -> None:
-    """Assert that a play ended as if nothing had happened, but for what is unknown.
+def check_play(
+    history: RunHistory, undisturbed: RunHistory, calls: Sequence[CountedCall], *, streams: bool = True
+) -> None:
+    """Assert that a play ended like an undisturbed one, except for unknown outcomes.
 
     Where people are asked by many at once, it is a matter of time which questions a segment ends with: `streams` that
     tell of it differ.
     """
-    for each in told.all():
+    for each in history.all():
         assert each.run.status is RunStatus.COMPLETED, (each.run.id, each.run.status, each.run.error)
         check_transcript(each)
         check_steps(each)
         verify_stream(each.events)
-    check_calls(told, calls)
-    assert told.run.usage.total_tokens >= undisturbed.run.usage.total_tokens, "a call that was lost is charged too"
-    unknown = unknown_calls(told)
-    found, expected = (canonical(each, unknown=unknown, streams=streams) for each in (told, undisturbed))
+    check_calls(history, calls)
+    assert history.run.usage.total_tokens >= undisturbed.run.usage.total_tokens, "a call that was lost is charged too"
+    unknown = unknown_calls(history)
+    found, expected = (canonical(each, unknown=unknown, streams=streams) for each in (history, undisturbed))
     _same(found, expected)
 
 
-def check_transcript(told: Told) -> None:
-    """Assert that every call is answered exactly once, after it was made, and that the stream names the same calls."""
-    asked = [call.id for message in told.messages for call in message.tool_calls]
-    answered = [message.tool_call_id for message in told.messages if message.role is Role.TOOL]
+def check_transcript(history: RunHistory) -> None:
+    """Assert that every call has exactly one later result, and that the stream has the same calls."""
+    asked = [call.id for message in history.messages for call in message.tool_calls]
+    answered = [message.tool_call_id for message in history.messages if message.role is Role.TOOL]
     assert sorted(asked) == sorted(str(call) for call in answered)
     open_calls: set[str] = set()
-    for message in told.messages:
+    for message in history.messages:
         if message.role is Role.TOOL:
             open_calls.remove(str(message.tool_call_id))
         else:
             assert not open_calls, "something was said between a call and its result"
             open_calls |= {call.id for call in message.tool_calls}
-    streamed = {event.tool_call_id for event in told.events if isinstance(event, ToolCallStart)}
+    streamed = {event.tool_call_id for event in history.events if isinstance(event, ToolCallStart)}
     assert set(asked) <= streamed, "a client would know these calls by other names"
-    results = [event.tool_call_id for event in told.events if isinstance(event, ToolCallResult)]
+    results = [event.tool_call_id for event in history.events if isinstance(event, ToolCallResult)]
     assert sorted(results) == sorted(asked)
-    spoken = [message.sequence for message in told.messages]
+    spoken = [message.sequence for message in history.messages]
     assert spoken == sorted(set(spoken))  # type: ignore[type-var]
 
 
-def check_steps(told: Told) -> None:
-    """Assert that no step is lost: each answer of the model has its own, and each call one that says how it went."""
-    said = sum(message.role is Role.ASSISTANT for message in told.messages)
-    done = [step for step in told.steps if step.kind is StepKind.MODEL and step.state is StepState.DONE]
+def check_steps(history: RunHistory) -> None:
+    """Assert that no step is lost: each model response and each tool call has its step."""
+    said = sum(message.role is Role.ASSISTANT for message in history.messages)
+    done = [step for step in history.steps if step.kind is StepKind.MODEL and step.state is StepState.DONE]
     assert len(done) == said
-    assert all(step.state.settled for step in told.steps)
-    last = {step.tool_call_id: step for step in told.steps if step.kind is StepKind.TOOL}
-    for message in told.messages:
+    assert all(step.state.settled for step in history.steps)
+    last = {step.tool_call_id: step for step in history.steps if step.kind is StepKind.TOOL}
+    for message in history.messages:
         if message.role is Role.TOOL:
             state = StepState(message.metadata.get("failed", StepState.DONE))
             assert last.pop(message.tool_call_id).state is state
     assert not last, "these calls are in no message"
 
 
-def check_calls(told: Told, calls: Sequence[CountedCall]) -> None:
-    """Assert that what the tool server counted is what the ledger says."""
-    steps = [step for each in told.all() for step in each.steps if step.kind is StepKind.TOOL]
+def check_calls(history: RunHistory, calls: Sequence[CountedCall]) -> None:
+    """Assert that the calls counted by the tool server match the steps."""
+    steps = [step for each in history.all() for step in each.steps if step.kind is StepKind.TOOL]
     counted = Counter(call.key for call in calls)
     for key, of_key in _by_key(steps).items():
         most = 1 + sum(step.state is StepState.UNKNOWN for step in of_key[:-1])

@@ -1,4 +1,4 @@
-"""Several plays at once in the hands of several workers, which are killed one by one while the others go on."""
+"""Several concurrent plays with several workers, which are killed one by one while the others continue."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,11 @@ from tests.support.fork_server import ForkServer
 
 AT_ONCE: Final = 4
 LONGEST: Final = 0.8
-"""Seconds that a worker lives, or a little more."""
+"""Approximate lifetime of a worker in seconds."""
 
 
 class Crew:
-    """Worker processes on one PostgreSQL database; `holdfast` has none, and is where the person is."""
+    """Worker processes on one PostgreSQL database; the person uses `holdfast`, which has no worker."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Crew:
         self._over = False
 
     async def sail(self, runs: Iterator[RunId], *, kills: int) -> list[RunId]:
-        """Play until so many workers were killed, and return the plays when all of them have ended."""
+        """Play until so many workers were killed, and return the plays once all have ended."""
         played: list[RunId] = []
         async with asyncio.TaskGroup() as workers:
             for victim in self._victims:

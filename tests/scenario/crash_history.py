@@ -1,4 +1,4 @@
-"""What a play left behind, as it is read, and as it is compared with another one."""
+"""The history of a play, read from the store and normalized for comparison."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -37,8 +37,8 @@ _PAGE: Final = 500
 Canonical: TypeAlias = dict[str, Json]
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known of a run, and of those below it."""
+class RunHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """The full history of a run and its children."""
 
     run: Run
     messages: list[Message]
@@ -47,20 +47,20 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, Json]
     artifacts: list[Artifact]
     interrupts: list[Interrupt]
-    children: "list[Told]"
+    children: "list[RunHistory]"
 
-    def all(self) -> "Iterator[Told]":
-        """Yield the run and all below it."""
+    def all(self) -> "Iterator[RunHistory]":
+        """Yield the run and all its descendants."""
         yield self
         for child in self.children:
             yield from child.all()
 
 
-async def read(store: Store, run: RunId) -> Told:
+async def read(store: Store, run: RunId) -> RunHistory:
     """Read everything about a run."""
     page = await store.artifacts.page(DEFAULT_SPACE, run=run, limit=100)
     children = await store.runs.children(DEFAULT_SPACE, run)
-    return Told(
+    return RunHistory(
         run=await store.runs.get(DEFAULT_SPACE, run),
         messages=await store.messages.of_run(DEFAULT_SPACE, run),
         steps=await store.steps.of_run(DEFAULT_SPACE, run),
@@ -79,67 +79,67 @@ async def _events(store: Store, run: RunId) -> list[Event]:
     return found
 
 
-def unknown_calls(told: Told) -> frozenset[str]:
-    """Return what the calls were about whose outcome was recorded as unknown."""
+def unknown_calls(history: RunHistory) -> frozenset[str]:
+    """Return the subjects of the calls with an unknown outcome."""
     return frozenset(
         _about(each, step.tool_call_id)
-        for each in told.all()
+        for each in history.all()
         for step in each.steps
         if step.state is StepState.UNKNOWN and step.tool_call_id is not None
     )
 
 
-def canonical(told: Told, *, unknown: Collection[str], streams: bool = True) -> Canonical:
-    """Return a history without times, made ids, what recovery adds, and the results of the calls in `unknown`."""
-    plain = msgspec.json.encode(_history(told, unknown, streams=streams)).decode()
-    without: Canonical = msgspec.json.decode(_MADE_ID.sub("*", plain).replace(told.run.id, "the run"))
+def canonical(history: RunHistory, *, unknown: Collection[str], streams: bool = True) -> Canonical:
+    """Return a history without times, generated ids, recovery events, and the results of the calls in `unknown`."""
+    plain = msgspec.json.encode(_history(history, unknown, streams=streams)).decode()
+    without: Canonical = msgspec.json.decode(_MADE_ID.sub("*", plain).replace(history.run.id, "the run"))
     return without
 
 
-def _history(told: Told, unknown: Collection[str], *, streams: bool) -> Canonical:
+def _history(history: RunHistory, unknown: Collection[str], *, streams: bool) -> Canonical:
     return {
-        "status": told.run.status,
-        "output": told.run.output,
-        "error": told.run.error,
-        "sequences": [message.sequence for message in told.messages],
-        "conversation": list(_conversation(told, unknown)),
-        "events": _stream(told, unknown) if streams else [],
-        "values": {name: value for name, value in told.values.items() if value is not None},
-        "artifacts": sorted((each.type, each.title, each.version, each.content) for each in told.artifacts),
-        "interrupts": [(each.kind, each.status, each.message, each.response) for each in told.interrupts],
-        "children": sorted((_history(child, unknown, streams=streams) for child in told.children), key=str),
+        "status": history.run.status,
+        "output": history.run.output,
+        "error": history.run.error,
+        "sequences": [message.sequence for message in history.messages],
+        "conversation": list(_conversation(history, unknown)),
+        "events": _stream(history, unknown) if streams else [],
+        "values": {name: value for name, value in history.values.items() if value is not None},
+        "artifacts": sorted((each.type, each.title, each.version, each.content) for each in history.artifacts),
+        "interrupts": [(each.kind, each.status, each.message, each.response) for each in history.interrupts],
+        "children": sorted((_history(child, unknown, streams=streams) for child in history.children), key=str),
     }
 
 
-def _conversation(told: Told, unknown: Collection[str]) -> Iterator[Json]:
-    results = {message.tool_call_id: message for message in told.messages if message.role is Role.TOOL}
-    for message in told.messages:
+def _conversation(history: RunHistory, unknown: Collection[str]) -> Iterator[Json]:
+    results = {message.tool_call_id: message for message in history.messages if message.role is Role.TOOL}
+    for message in history.messages:
         if message.role is not Role.TOOL:
             calls = [
-                (call.name, call.arguments, _result(told, call.id, results[call.id].content, unknown))
+                (call.name, call.arguments, _result(history, call.id, results[call.id].content, unknown))
                 for call in message.tool_calls
             ]
             yield [message.role, message.content, sorted(message.metadata), calls]
 
 
-def _result(told: Told, call: ToolCallId, content: Any, unknown: Collection[str]) -> Any:
-    return "unknown" if _about(told, call) in unknown else content
+def _result(history: RunHistory, call: ToolCallId, content: Any, unknown: Collection[str]) -> Any:
+    return "unknown" if _about(history, call) in unknown else content
 
 
-def _about(told: Told, call_id: ToolCallId | None) -> str:
-    for message in told.messages:
+def _about(history: RunHistory, call_id: ToolCallId | None) -> str:
+    for message in history.messages:
         for call in message.tool_calls:
             if call.id == call_id:
                 return str(call.arguments.get("what"))
     raise AssertionError(f"the call `{call_id}` is in no message")
 
 
-def _stream(told: Told, unknown: Collection[str]) -> list[Json]:
-    """Return what the stream says, without the order of what happens side by side."""
-    void = {name for event in told.events for name in _voided(event)}
-    void |= {event.tool_call_id for event in told.events if _is_call_in(event, void)}
-    kept = [event for event in told.events if _subject(event) not in void]
-    said = [item for event in kept for item in _said(event, told, unknown)]
+def _stream(history: RunHistory, unknown: Collection[str]) -> list[Json]:
+    """Return the content of the stream, independent of the order of concurrent events."""
+    void = {name for event in history.events for name in _voided(event)}
+    void |= {event.tool_call_id for event in history.events if _is_call_in(event, void)}
+    kept = [event for event in history.events if _subject(event) not in void]
+    said = [item for event in kept for item in _said(event, history, unknown)]
     merged = [_merge(list(pieces)) for _, pieces in groupby(said, key=lambda item: item[:2] if item[1] else id(item))]
     return [item for ordered, group in groupby(merged, key=_is_ordered) for item in _sorted(ordered, list(group))]
 
@@ -157,7 +157,7 @@ def _is_call_in(event: Event, void: Collection[str]) -> TypeGuard[ToolCallStart]
 
 
 def _subject(event: Event) -> str:
-    """Return the id of the message or the call that an event is a piece of."""
+    """Return the id of the message or call that an event belongs to."""
     match event:
         case TextMessageContent(message_id=name) | ReasoningMessageContent(message_id=name):
             return name
@@ -167,8 +167,8 @@ def _subject(event: Event) -> str:
             return ""
 
 
-def _said(event: Event, told: Told, unknown: Collection[str]) -> Iterator[list[Any]]:
-    """Yield what an event says: its kind, what it is a piece of, and the rest."""
+def _said(event: Event, history: RunHistory, unknown: Collection[str]) -> Iterator[list[Any]]:
+    """Yield an event as its kind, its message or call, and the rest."""
     kind, subject = event_type(event), _subject(event)
     match event:
         case TextMessageContent(delta=said) | ReasoningMessageContent(delta=said) | ToolCallArgs(delta=said):
@@ -176,14 +176,14 @@ def _said(event: Event, told: Told, unknown: Collection[str]) -> Iterator[list[A
         case ToolCallStart(tool_call_name=name):
             yield [kind, subject, name]
         case ToolCallResult(tool_call_id=call, content=content):
-            yield [kind, subject, _result(told, call, content, unknown)]
+            yield [kind, subject, _result(history, call, content, unknown)]
         case Custom(name=name, value=value):
             if not isinstance(from_custom(event), MessagesAbandoned | StatusChanged | StepChanged):
                 yield [name, "", msgspec.json.encode(value).decode()]
         case RunFinished(outcome=outcome):
             yield [kind, "", "" if outcome is UNSET else type(outcome).__name__]
         case _ if not kind.endswith(("_MESSAGE_START", "_MESSAGE_END", "REASONING_START", "REASONING_END", "CALL_END")):
-            yield [kind, "", ""]  # who judges streams looks after the others
+            yield [kind, "", ""]  # the stream verifier checks the others
         case _:
             pass
 

@@ -1,4 +1,4 @@
-"""The person of a play: answers what is asked and steers the captain, each once, whatever dies meanwhile."""
+"""The person of a play: answers interrupts and steers the captain, each once, whatever dies meanwhile."""
 
 import asyncio
 from contextlib import suppress
@@ -14,7 +14,7 @@ from tests.scenario.crash_play import ANSWER, FIRST_ORDER, SECOND_ORDER, WATCHED
 from tests.support.counting_server import reached, release
 from tests.support.database_probe import open_probe
 
-# In this order: an item that is read moves from the first to the second or the third.
+# In this order: an item moves from the first to the second or the third when it is read.
 _ORDERS: Final = (
     "SELECT data FROM inbox WHERE run_key = {run}",
     "SELECT value AS data FROM run_values WHERE run_key = {run} AND name = 'mail'",
@@ -24,7 +24,7 @@ _RUN: Final = "(SELECT run_key FROM runs WHERE id = '{run}')"
 
 
 class Person:
-    """Somebody who follows one run until it has ended."""
+    """Follows one run until it has ended."""
 
     def __init__(
         self, holdfast: Holdfast, where: str | Path, server: str, run: RunId, *, answer: Json = ANSWER
@@ -36,7 +36,7 @@ class Person:
         self._answer = answer
 
     async def follow(self) -> Run:
-        """Do what the play asks for, and return the run when it has ended."""
+        """Respond and steer as the play requires, and return the ended run."""
         watching = asyncio.get_running_loop().create_task(self._steer_the_watch())
         try:
             return await self._follow()

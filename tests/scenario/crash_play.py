@@ -22,7 +22,7 @@ GOAL: Final = "Sail to Kobe."
 QUESTION: Final = "May we cast off?"
 ANSWER: Final = "aye"
 WATCHED: Final = "horizon"
-"""What the captain watches while a person steers."""
+"""The subject that the captain watches while a person steers."""
 FIRST_ORDER: Final = "Mind the reef."
 SECOND_ORDER: Final = "Wake up."
 LONG: Final = 36_000
@@ -34,7 +34,7 @@ _ALSO: Final = ["agent_spawn", "todo_write", "plan_*"]
 
 
 def _turn(say: str, *calls: tuple[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """Return a turn in three pieces, with time to die in between."""
+    """Return a turn in three chunks, with time between them to be killed."""
     said = [{"name": name, "arguments": arguments} for name, arguments in calls]
     usage = {"input_tokens": 10, "output_tokens": 5}
     return {"say": say, "chunks": 3, "delay_ms": 3, "call": said, "usage": usage, **more}
@@ -129,7 +129,7 @@ _FLEET: Final = {
 
 
 def write_fleet(folder: Path) -> Path:
-    """Write the workspace of a play three deep: a captain who waits for mates, who wait for boys, and all ask."""
+    """Write the workspace of a play with three levels of agents: each waits for its children, and all ask."""
     tools = [*_TOOLS, "agent_spawn", "agent_message"]
     for name, turns in {CAPTAIN: FLEETS_TURNS, **_FLEET}.items():
         _write_agent(folder, name, turns, tools=tools)
@@ -145,7 +145,7 @@ def write_agent_with(
 
 
 def calling(*calls: tuple[str, str], say: str = "I will.") -> dict[str, Any]:
-    """Return a turn that calls tools, each with what it is about."""
+    """Return a turn that calls tools, each with its subject."""
     return _turn(say, *((name, {"what": what}) for name, what in calls))
 
 

@@ -1,4 +1,4 @@
-"""A play in the hands of one worker after the other: each dies, and the next goes on where it was."""
+"""A play with one worker after the other: each is killed, and the next one continues."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ from holdfast.domain.ids import RunId
 from holdfast.domain.instant import millis
 from holdfast.store.store import Store
 from tests.scenario.crash_check import check_play
-from tests.scenario.crash_history import Told, read
+from tests.scenario.crash_history import RunHistory, read
 from tests.scenario.crash_play import ANSWER, WATCHED, name_of
 from tests.scenario.crash_victim import LEASE_MS, Ahead, Task
 from tests.support.counting_server import CountingServer
@@ -28,7 +28,7 @@ from tests.support.log_check import check_log
 
 WORKER: Final = "tests.scenario.crash_victim:work"
 
-# Where nobody has to wait for a lease to run out, it is longer than a machine may be busy with something else.
+# Where no test waits for a lease to expire, it is longer than a machine may be busy otherwise.
 _LONG_LEASE_MS: Final = 5_000
 _LATER_MS: Final = 10_000  # longer than any lease, and than any backoff before the last attempt
 _SESSIONS: Final = """
@@ -37,7 +37,7 @@ _SESSIONS: Final = """
 
 
 class Fate(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the next worker dies.
+    """The point at which the next worker is killed.
 
     At a commit point, at one of some moments, when one of some statements is on disk, or after so many seconds.
     """
@@ -46,31 +46,31 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
     moments: frozenset[str] = frozenset()
     after: frozenset[str] = frozenset()
     merciless: bool = False
-    """Whether it dies also where that uses up the last attempt of a run; the others live until it does not."""
+    """Whether it is killed even if that uses up the last attempt of a run."""
     life: float | None = None
 
 
 Fates: TypeAlias = Callable[[], Fate]
-"""Chooses the next fate."""
+"""Returns the next fate."""
 
 SPARED: Final = Fate()
 SECONDS: Final = 0.05
-"""By which lives grow that end at any time."""
+"""Growth factor of the lifetimes of workers killed at any time."""
 
 
 def at_points(random: Random, *, most: int) -> Fates:
-    """Kill at a commit point, one of the first of each life."""
+    """Kill at one of the first commit points of each worker."""
     return lambda: Fate(fatal=random.randint(1, most))
 
 
 def at_times(random: Random) -> Fates:
-    """Kill after ever longer lives, so that a machine that is busy with something else gets somewhere too."""
+    """Kill after growing lifetimes, so that a busy machine makes progress too."""
     lives = count(1)
     return lambda: Fate(life=random.uniform(0, next(lives) * SECONDS))
 
 
 class Relay:
-    """One database, on which plays are played by one process at a time."""
+    """One database, on which one process at a time plays."""
 
     def __init__(
         self,
@@ -82,15 +82,17 @@ class Relay:
         survivor: "Survivor | None" = None,
     ) -> None:
         self.deaths: list[str | None] = []
-        """Those who died by now; of each the moment, if it was one of those that it was told."""
+        """The killed workers so far, each with its moment if that was scheduled."""
         self._victims = victims
         self._server = server
         self._workspace = workspace
         self._where = where
         self.survivor = survivor
 
-    async def play(self, run: RunId, fates: Fates = lambda: SPARED, *, answer: Json = ANSWER) -> tuple[Told, list[str]]:
-        """Play to the end, and return what was left and the points that the last worker came by."""
+    async def play(
+        self, run: RunId, fates: Fates = lambda: SPARED, *, answer: Json = ANSWER
+    ) -> tuple[RunHistory, list[str]]:
+        """Play to the end, and return the history and the points that the last worker passed."""
         await self._server.hold(name_of(run, WATCHED))
         while (death := await self._send(run, fates(), answer)).killed:
             last = death.said[-1] if death.said else {}
@@ -99,14 +101,14 @@ class Relay:
                 await self.survivor.take_back()
         return await self.read(run), death.said[-1]["points"]
 
-    async def check(self, told: Told, undisturbed: Told, *, streams: bool = True) -> None:
-        """Assert that a play left what one leaves that nobody disturbed."""
+    async def check(self, history: RunHistory, undisturbed: RunHistory, *, streams: bool = True) -> None:
+        """Assert that a play left the same history as an undisturbed one."""
         async with open_probe(self._where) as probe:
             await check_log(probe)
-        check_play(told, undisturbed, await self._server.calls(name_of(told.run.id, "")), streams=streams)
+        check_play(history, undisturbed, await self._server.calls(name_of(history.run.id, "")), streams=streams)
 
-    async def read(self, run: RunId) -> Told:
-        """Read what there is of a run, while nobody works on it."""
+    async def read(self, run: RunId) -> RunHistory:
+        """Read the history of a run while no worker runs."""
         async with open_store(self._where, bus=LocalBus(), read_only=not is_postgres(self._where)) as store:
             return await read(store, run)
 
@@ -132,7 +134,7 @@ class Relay:
 async def relaying(
     victims: ForkServer, server: CountingServer, workspace: Path, where: str | Path
 ) -> AsyncIterator[Relay]:
-    """Relay on a database that is made; on PostgreSQL beside somebody who outlives the workers."""
+    """Open a relay on a new database; on PostgreSQL with a process that survives the workers."""
     async with open_store(where, bus=LocalBus()):
         pass
     if not is_postgres(where):
@@ -143,21 +145,21 @@ async def relaying(
 
 
 class Survivor:
-    """Takes back what the dead held on PostgreSQL, without waiting: the clock of each worker is ahead of the last."""
+    """Expires the leases of killed workers on PostgreSQL without waiting: each worker's clock is ahead of the last."""
 
     def __init__(self, store: Store, clock: Ahead, probe: Probe) -> None:
         self.ahead_ms = 0
         self.delays_ms: list[int] = []
-        """How long each run that was taken back has to wait."""
+        """The backoff of each expired run."""
         self._store = store
         self._clock = clock
         self._probe = probe
         self._own: set[int] = set()
 
     async def take_back(self) -> None:
-        """Go to a time when the leases of the dead have run out, and then to one when their runs may be claimed."""
-        # Until the server has noticed the death, it may still commit what it was sent.
-        while await self._sessions() - self._own:  # noqa: ASYNC110 - nobody here is told of it
+        """Move the clock past the expiry of the leases, then past the backoff of their runs."""
+        # Until the server has noticed the death, it may still commit a sent transaction.
+        while await self._sessions() - self._own:  # noqa: ASYNC110 - there is no notification
             await asyncio.sleep(0.002)
         self._clock.by = self.ahead_ms + _LATER_MS
         taken = [await self._store.runs.get(DEFAULT_SPACE, run) for run in await self._store.leases.expire()]
@@ -168,7 +170,7 @@ class Survivor:
         await self.look_around()
 
     async def look_around(self) -> None:
-        """Take note of who is there while nobody works."""
+        """Record the sessions that exist without a worker."""
         self._own = await self._sessions()
 
     async def _sessions(self) -> set[int]:
@@ -177,7 +179,7 @@ class Survivor:
 
 @asynccontextmanager
 async def surviving(url: str) -> AsyncIterator[Survivor]:
-    """Be there beside the workers of a PostgreSQL database."""
+    """Run a survivor beside the workers of a PostgreSQL database."""
     clock = Ahead(0)
     async with open_store(url, bus=LocalBus(), clock=clock) as store, open_probe(url) as probe:
         survivor = Survivor(store, clock, probe)

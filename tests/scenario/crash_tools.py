@@ -1,4 +1,4 @@
-"""The tools of the play. Each says to the tool server what it does, and reaches its moments on the way."""
+"""The tools of the play. Each reports its calls to the tool server, and passes its kill points."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +22,7 @@ _About = Annotated[str, Meta(description="What it is about.")]
 
 
 class Look(ToolArguments, frozen=True, kw_only=True):
-    """Look at something. Nothing changes."""
+    """Look at something, without a change."""
 
     what: _About
 
@@ -59,7 +59,7 @@ _TRANSACTIONAL: Final = tool_spec(Note, name="note", kind=ToolClass.TRANSACTIONA
 
 
 def tools(server: str, reach: Reach) -> list[Tool]:
-    """Return the tools of a process; `reach` is told each moment."""
+    """Return the tools of a process; `reach` is called at each kill point."""
     visit = partial(_visit, server, reach)
     return [
         TypedTool(_READ_ONLY, Look, run=partial(visit, "look")),

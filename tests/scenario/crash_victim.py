@@ -1,4 +1,4 @@
-"""A worker that will be killed. It works on all that it finds, and dies at the moment that it is told."""
+"""A worker that is killed at a scheduled point. It works on every run it finds."""
 
 import asyncio
 import os
@@ -45,26 +45,26 @@ _LOOK: Final = 0.03
 _ALONE: Final = 8
 _AMONG_OTHERS: Final = 3
 _RUINOUS: Final = 4
-"""Attempts of the five that a run has: whoever comes then lives until something is settled."""
+"""Attempts, of five, after which a worker is spared until a step is settled."""
 _TEDIOUS: Final = 3
-"""Attempts after which the next one would begin only after seconds."""
+"""Attempts after which the backoff would take seconds."""
 
 _ATTEMPTS: Final = "SELECT MAX(attempt) AS most FROM run_heads WHERE status IN ('queued', 'running')"
 _LIVE: Final = "SELECT COUNT(*) AS live FROM run_heads WHERE status NOT IN ('completed', 'failed', 'cancelled')"
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What a victim does, and where it dies, if it does."""
+    """The work of a victim, and the point at which it dies, if any."""
 
     where: str
     workspace: str
     server: str
     run: RunId | None = None
-    """The run to begin and to follow to its end, as its person does; without one it works on what others begin."""
+    """The run to start and follow to its end as its person; without one it works on runs of others."""
     merciless: bool = False
-    """Whether it dies also where that uses up the last attempt of a run."""
+    """Whether it dies even if that uses up the last attempt of a run."""
     life: float | None = None
-    """The seconds after which it dies, at any point; without a run and without them it works until no run is left."""
+    """The seconds after which it dies; without these and without a run, it works until no run is left."""
     answer: Json = ANSWER
     """What its person answers."""
     fatal: int | None = None
@@ -72,14 +72,14 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     moments: frozenset[str] = frozenset()
     """The moments at which it dies."""
     after: frozenset[str] = frozenset()
-    """The statements of which it dies when one is committed, in the words of commit points."""
+    """The commit points at which it dies, by name."""
     lease_ms: int = LEASE_MS
     ahead_ms: int | None = None
-    """How far its clock is ahead; leases are measured by it then."""
+    """Offset of its clock, by which leases are measured then."""
 
 
 class Ahead:
-    """`Clock` of somebody who lives in the future."""
+    """`Clock` with an offset into the future."""
 
     def __init__(self, by: int) -> None:
         self.by = by
@@ -91,7 +91,7 @@ class Ahead:
 
 
 class Moments(CommitPoints):
-    """Counts commit points and moments, and kills this process at the first one that is fatal and ruins no run."""
+    """Counts commit points and moments, and kills this process at the first fatal one that fails no run."""
 
     def __init__(self, task: Task, say: Say) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Moments(CommitPoints):
 
 
 def _attempts(where: str) -> int:
-    """Return how often in a row a run was begun without a step settled, of all runs the most.
+    """Return the highest number of attempts in a row without a settled step, over all runs.
 
     It can be asked in the middle of something else, where a loop is running.
     """
@@ -128,7 +128,7 @@ def _attempts(where: str) -> int:
 
 
 def _die_after(life: float, task: Task) -> None:
-    """Kill this process when its time has come, as soon as that ruins no run."""
+    """Kill this process after its time, as soon as that fails no run."""
     time.sleep(life)
     while _attempts(task.where) >= (_TEDIOUS if task.run is None else _RUINOUS):
         time.sleep(_LOOK)
@@ -136,7 +136,7 @@ def _die_after(life: float, task: Task) -> None:
 
 
 def work(raw: Any, say: Say) -> None:
-    """Do a `Task`."""
+    """Execute a `Task`."""
     asyncio.run(_work(msgspec.convert(raw, Task), say))
 
 
@@ -162,7 +162,7 @@ async def _work(task: Task, say: Say) -> None:
 async def _work_for_others(where: str) -> None:
     """Let the worker work until no run is left."""
     async with open_probe(where) as probe:
-        while (await probe.rows(_LIVE))[0]["live"]:  # noqa: ASYNC110 - nobody here is told of it
+        while (await probe.rows(_LIVE))[0]["live"]:  # noqa: ASYNC110 - there is no notification
             await asyncio.sleep(_LOOK)
 
 
@@ -183,14 +183,14 @@ async def opened(task: Task, moments: Moments) -> AsyncIterator[Holdfast]:
 
 
 async def begin(holdfast: Holdfast, run: RunId) -> None:
-    """Begin the play, unless it was begun before."""
+    """Start the play, unless it was started before."""
     new = NewRun(id=run, thread=NewThread(agent_type=CAPTAIN), messages=[user(GOAL)])
     with suppress(IdTaken):
         await holdfast.runs.start(DEFAULT_SPACE, new)
 
 
 def number_model_calls(moments: Moments) -> None:
-    """Reach moments in each call of a scripted model, for the rest of the life of the process."""
+    """Add kill points to each call of a scripted model, for the rest of the process."""
     play = ScriptedModel._play
 
     async def numbered(self: ScriptedModel, request: ModelRequest) -> AsyncIterator[ModelDelta]:

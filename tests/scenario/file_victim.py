@@ -1,4 +1,4 @@
-"""A worker that will be killed while its agent writes files: after one of the calls that change a disk."""
+"""A worker that is killed while its agent writes files: after one of the calls that change the disk."""
 
 import asyncio
 import os
@@ -23,11 +23,11 @@ from tests.support.fork_server import Say
 
 WORKER: Final = "tests.scenario.file_victim:work"
 CHANGES: Final = ("mkdir", "fsync", "rename")
-"""What of `os` changes a disk."""
+"""Functions of `os` that change the disk."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """The run to work on, and the number of the point at which to die, if at all."""
+    """The run to work on, and the number of the point at which the worker dies, if any."""
 
     where: str
     workspace: str
@@ -36,7 +36,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def work(raw: Any, say: Say) -> None:
-    """Do a `Task`."""
+    """Execute a `Task`."""
     task = msgspec.convert(raw, Task)
     points: list[str] = []
 
@@ -53,7 +53,7 @@ def work(raw: Any, say: Say) -> None:
 
 def _numbered(change: Callable[..., Any], name: str, reach: Callable[[str], None]) -> Callable[..., Any]:
     def numbered(*arguments: Any, **options: Any) -> Any:
-        if current_thread() is main_thread():  # what is done there is not done by a tool
+        if current_thread() is main_thread():  # tools run in other threads
             return change(*arguments, **options)
         result = change(*arguments, **options)
         reach(name)
@@ -68,4 +68,4 @@ async def _work(task: Task) -> None:
             new = NewRun(id=task.run, thread=NewThread(agent_type="bot"), messages=[user("go")])
             await holdfast.runs.start(DEFAULT_SPACE, new)
         with holdfast.watcher.watch(DEFAULT_SPACE, task.run) as watch:
-            await watch.wait_past(sys.maxsize)  # nothing but its end is
+            await watch.wait_past(sys.maxsize)  # only its end passes that

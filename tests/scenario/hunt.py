@@ -1,4 +1,4 @@
-"""Victims killed one after the other on one database, and what each must have left behind.
+"""Victims killed one after the other on one database, and the state that each must leave.
 
 A play changes its space step by step, and the same play leaves the same rows wherever it is played. So after a death in
 the middle there is exactly what was there after the last step that the victim acknowledged, or after the one that it
@@ -29,7 +29,7 @@ from tests.support.fork_server import ForkServer
 from tests.support.log_check import check_log, check_rows
 
 Script: TypeAlias = Sequence[Snapshot]
-"""What there is before the first step of a play, and after each of them."""
+"""Snapshots before the first step of a play and after each step."""
 
 VICTIM: Final = "tests.scenario.victim:work"
 
@@ -40,7 +40,7 @@ _LEASES: Final = "SELECT run_key FROM run_heads WHERE lease_owner IS NOT NULL"
 
 
 async def write_script(where: str | Path, name: str) -> Script:
-    """Play undisturbed on an empty database, and write down what is there after each step."""
+    """Play undisturbed on an empty database, and take a snapshot after each step."""
     space = SpaceId("rehearsal")
     clock = HeldClock(START)
     states: list[Snapshot] = [{}]
@@ -55,7 +55,7 @@ async def write_script(where: str | Path, name: str) -> Script:
 
 
 class Hunt:
-    """One database, and those who died on it."""
+    """One database, and the victims killed on it."""
 
     def __init__(
         self,
@@ -76,25 +76,25 @@ class Hunt:
         self._untidy: list[SpaceId] = []
 
     async def rehearse(self, *plays: str) -> list[str]:
-        """Let somebody play to the end, and return the commit points on the way."""
+        """Let a victim play to the end, and return the commit points that it passed."""
         said = await self._send(self._task(plays))
         names: list[str] = said[-1]["points"]
         return names
 
     async def kill_at(self, fatal: int, *plays: str) -> None:
-        """Kill somebody at a commit point."""
+        """Kill a victim at a commit point."""
         await self._send(self._task(plays, fatal=fatal))
 
     async def kill_at_birth(self, fatal: int) -> None:
-        """Kill somebody at a commit point of opening the store, and of tidying up."""
+        """Kill a victim at a commit point of opening the store and cleaning up."""
         await self._send(msgspec.structs.replace(self._task((), fatal=fatal), from_birth=True))
 
     async def kill_after(self, seconds: float, *plays: str) -> None:
-        """Kill somebody at some time."""
+        """Kill a victim after some time."""
         await self._send(self._task(plays), seconds=seconds)
 
     async def look_around(self) -> None:
-        """Check everything once more, after somebody has tidied up: nothing is held by the dead, all ended well."""
+        """Check everything again after a cleanup: no lease of a dead process is left, and every run has ended."""
         await self.rehearse()
         async with self._look() as probe:
             await check_log(probe)
@@ -116,8 +116,8 @@ class Hunt:
 
     async def _examine(self, probe: Probe, task: Task, said: list[Any], others: set[int]) -> None:
         if self._probe:
-            # Until the server has noticed the death, it may still commit what it was sent.
-            while await _sessions(probe) - others:  # noqa: ASYNC110 - nobody here is told of it
+            # Until the server has noticed the death, it may still commit a sent transaction.
+            while await _sessions(probe) - others:  # noqa: ASYNC110 - there is no notification
                 await asyncio.sleep(0.001)
         else:
             assert [tuple(row.values()) for row in await probe.rows("PRAGMA integrity_check")] == [("ok",)]
@@ -133,13 +133,13 @@ class Hunt:
         return Task(where=str(self._where), parts=parts, untidy=self._untidy, fatal=fatal)
 
     def _look(self) -> AbstractAsyncContextManager[Probe]:
-        # A connection that stays open would recover a SQLite file for the next victim.
+        # An open connection would recover a SQLite file for the next victim.
         return open_probe(self._where) if self._probe is None else nullcontext(self._probe)
 
 
 @asynccontextmanager
 async def hunting(server: ForkServer, where: str | Path, scripts: Mapping[str, Script]) -> AsyncIterator[Hunt]:
-    """Hunt on an empty database; on PostgreSQL beside a process that survives, and tidies up after the dead."""
+    """Hunt on an empty database; on PostgreSQL with a surviving process that cleans up."""
     if not is_postgres(where):
         yield Hunt(server, where, scripts)
         return

@@ -1,4 +1,4 @@
-"""Runs that are worked on, and a way to see that each commit of them is there whole or not at all."""
+"""Leased runs, and a check that each of their commits is complete or absent."""
 
 import os
 from collections.abc import Collection
@@ -17,11 +17,11 @@ from tests.builders import FIRST, assistant, spoken, user
 SPACE: Final = SpaceId("acme")
 HOUR: Final = timedelta(hours=1)
 PATIENCE: Final = 60.0
-"""Seconds after which something hangs."""
+"""Seconds after which a call counts as hung."""
 
 
 async def begin(store: Store, runs: int) -> list[Lease]:
-    """Make so many runs, each on a thread of its own, and lease them."""
+    """Create and lease runs, each on its own thread."""
     await store.spaces.create(SPACE, name="Acme")
     for number in range(runs):
         new = NewRun(id=RunId(f"run-{number}"), thread=NewThread(id=ThreadId(f"thr-{number}")), messages=[user("go")])
@@ -30,7 +30,7 @@ async def begin(store: Store, runs: int) -> list[Lease]:
 
 
 def saying(lease: Lease, number: int, *, padding: int = 0) -> Commit:
-    """Return a commit of which every part says `number`, and so many characters more that cannot be compressed."""
+    """Return a commit whose every part contains `number`, plus incompressible characters."""
     text = f"{number} {os.urandom(padding // 2).hex()}"
     return Commit(
         lease=lease,
@@ -41,7 +41,7 @@ def saying(lease: Lease, number: int, *, padding: int = 0) -> Commit:
 
 
 async def check_said(store: Store, lease: Lease, *, acknowledged: Collection[int], tried: Collection[int]) -> set[int]:
-    """Return the numbers that the run of `lease` has said: whole, each once, and all that were acknowledged."""
+    """Return the committed numbers of a run; assert that each is complete and unique, and no acknowledged one lost."""
     messages = await store.messages.of_run(SPACE, lease.run_id)
     spoke = [_number(str(message.content)) for message in messages if message.role is Role.ASSISTANT]
     logged = [decode_event(event.data) for event in await store.events.after(SPACE, lease.run_id, limit=10_000)]

@@ -1,4 +1,4 @@
-"""Somebody between a client and PostgreSQL, who may lose what was said at the worst moment."""
+"""A proxy between a client and PostgreSQL that can cut the connection at a COMMIT."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,21 +13,21 @@ _READY = b"Z\0\0\0\5"
 
 
 class Fate(Enum):
-    """What becomes of a COMMIT, or of whatever else a test looks out for."""
+    """The fault to inject at a COMMIT or another watched message."""
 
     PASSES = auto()
     LOST = auto()
-    """The connection breaks before the server has heard of it."""
+    """Cut before the server receives it."""
     UNANSWERED = auto()
-    """The connection breaks after the server has done it."""
+    """Cut after the server has executed it."""
     ANSWERED = auto()
-    """The connection breaks after the client has heard that it is done."""
+    """Cut after the client has received the response."""
     SILENCE = auto()
-    """Nothing breaks, and nobody ever answers anything."""
+    """No cut, and no response at all."""
 
 
 class Proxy:
-    """Passes everything on, until a test says otherwise of the next COMMIT, or of the next that holds certain bytes."""
+    """Forwards everything, and injects a fault at the next COMMIT or the next message with certain bytes."""
 
     def __init__(self, url: str, folder: Path) -> None:
         parts = urlsplit(url)
@@ -58,7 +58,7 @@ class Proxy:
             server.transport.abort()
 
     async def _ask(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter) -> tuple[bytes, Fate]:
-        """Pass on what a client asks, up to a COMMIT with a fate of its own; return that."""
+        """Forward requests of a client up to a COMMIT with a fault, and return the fault."""
         while asked := await reader.read(1 << 16):
             if self.fate is Fate.SILENCE:
                 continue
@@ -78,7 +78,7 @@ class Proxy:
 
 @asynccontextmanager
 async def proxied(url: str, folder: Path) -> AsyncIterator[Proxy]:
-    """Stand between the server at `url` and those who ask at the proxy's own address."""
+    """Run a proxy in front of the server at `url`."""
     proxy = Proxy(url, folder)
     clients: set[asyncio.Task[None]] = set()
 

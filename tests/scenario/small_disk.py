@@ -1,4 +1,4 @@
-"""What happens on a disk that is full or read only, played by a process that has one of its own.
+"""Scenes on a full or read-only disk, played by a process with its own mount.
 
     unshare --mount python -m tests.scenario.small_disk NAME FOLDER
 
@@ -31,14 +31,14 @@ LARGE: Final = "size=64m"
 
 
 async def full(folder: Path) -> None:
-    """A disk that is full refuses writes, keeps what it has, and takes writes again when there is room."""
+    """A full disk refuses writes, keeps its data, and accepts writes again when there is space."""
     path = folder / "holdfast.db"
     async with open_store(path, bus=LocalBus()) as store:
         leases = await begin(store, 4)
         done = await _fill(store, leases)
         for lease in leases:
             await check_said(store, lease, acknowledged=done, tried=range(1, len(done) + 2))
-        with pytest.raises(StoreFull):  # it is larger than what did not fit
+        with pytest.raises(StoreFull):  # larger than the commit that did not fit
             await store.journal.commit(saying(leases[0], 1_000, padding=300_000))
         _remount(LARGE, folder)
         await asyncio.gather(*(store.journal.commit(saying(lease, 2_000)) for lease in leases))
@@ -51,7 +51,7 @@ async def full(folder: Path) -> None:
 
 
 async def full_at_once(folder: Path) -> None:
-    """A store cannot be opened on a full disk, and can as soon as there is room."""
+    """A store cannot be opened on a full disk, and can once there is space."""
     path = folder / "holdfast.db"
     ballast = folder / "ballast"
     _stuff(ballast)
@@ -63,7 +63,7 @@ async def full_at_once(folder: Path) -> None:
         (lease,) = await begin(store, 1)
         await store.journal.commit(saying(lease, 1))
     _stuff(ballast)
-    with pytest.raises(Unavailable):  # even a reader needs room for the index of the WAL
+    with pytest.raises(Unavailable):  # even a reader needs space for the index of the WAL
         async with open_store(path, bus=LocalBus(), read_only=True):
             pass
     ballast.unlink()
@@ -71,7 +71,7 @@ async def full_at_once(folder: Path) -> None:
 
 
 async def no_larger_file(folder: Path) -> None:
-    """A disk that fails while a commit is written leaves the outcome open, and all of it or nothing is there."""
+    """A disk error during a commit leaves the outcome unknown, and the commit complete or absent."""
     path = folder / "holdfast.db"
     async with open_store(path, bus=LocalBus()) as store:
         leases = await begin(store, 4)
@@ -86,7 +86,7 @@ async def no_larger_file(folder: Path) -> None:
 
 
 async def read_only_folder(folder: Path) -> None:
-    """A store on a disk that takes no writes is refused, and works when the disk does."""
+    """A store on a read-only disk is refused, and works once the disk is writable."""
     path = folder / "holdfast.db"
     lease = await _leave_something(path)
     _remount("ro", folder)
@@ -98,7 +98,7 @@ async def read_only_folder(folder: Path) -> None:
 
 
 async def read_only_file(folder: Path) -> None:
-    """A database file that takes no writes is refused, and works when it does."""
+    """A read-only database file is refused, and works once it is writable."""
     path = folder / "holdfast.db"
     lease = await _leave_something(path)
     _run("mount", "-o", "bind", path, path)
@@ -113,7 +113,7 @@ async def read_only_file(folder: Path) -> None:
 
 
 async def full_postgres(folder: Path) -> None:
-    """A database whose disk is full refuses writes, keeps what it has, and takes writes again when there is room."""
+    """A PostgreSQL with a full disk refuses writes, keeps its data, and accepts writes again when there is space."""
     async with PostgresServer() as server:
         url = await _database_on(server, folder)
         async with open_store(url, bus=LocalBus()) as store:
@@ -141,7 +141,7 @@ ON_A_SMALL_DISK: Final[Mapping[str, Scene]] = {
 
 
 async def _fill(store: Store, leases: list[Lease], *, error: type[Exception] = StoreFull) -> list[int]:
-    """Commit to all runs at once until there is no room; return the numbers of what was acknowledged of each."""
+    """Commit to all runs concurrently until the disk is full; return the acknowledged numbers of each run."""
     for number in range(1, 1_000):
         commits = (store.journal.commit(saying(lease, number, padding=50_000)) for lease in leases)
         results = await asyncio.gather(*commits, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""All that a database holds of one space, in a form that is the same wherever the same things were done."""
+"""All rows of one space in a normalized form: equal for equal histories on every backend."""
 
 import re
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ _MADE_ID: Final = re.compile(r"\b[a-z]{3}_[0-9a-f]{32}\b")
 
 
 async def snapshot(probe: Probe, space: SpaceId) -> Snapshot:
-    """Return every row of `space`; one that is not there has none."""
+    """Return every row of `space`; a missing space has none."""
     found = await probe.rows(f"SELECT space_key FROM spaces WHERE id = '{space}'")
     if not found:
         return {}
@@ -68,7 +68,7 @@ async def snapshot(probe: Probe, space: SpaceId) -> Snapshot:
 
 
 def _canonical(row: Row, *, space: SpaceId, runs: Mapping[int, str], threads: Mapping[int, str]) -> str:
-    """Return a row with names for keys, and without what chance or the database chose."""
+    """Return a row with names instead of keys, and without random or generated values."""
     known = ((column, value) for column, value in dict(row).items() if column not in _ONLY_SOMEWHERE)
     values = {column: _value(column, value, runs, threads) for column, value in known}
     text = msgspec.json.encode(values).decode().replace(f'"{space}"', '"space"')

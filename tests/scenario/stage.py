@@ -1,4 +1,4 @@
-"""Where a workload plays: a store, a space of its own, and somebody who notes each thing that is done."""
+"""The environment of a workload: a store, its own space, and a callback for each finished step."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ FAR_OFF: Final = timedelta(hours=12)
 
 
 class Stage:
-    """One space of a store. Everything that is done through it changes that space in one transaction."""
+    """One space of a store. Each operation changes that space in one transaction."""
 
     def __init__(
         self,
@@ -37,17 +37,17 @@ class Stage:
         self.space = space
         self.clock = clock
         self.queue = queue
-        """Held from where a run or a timer may be claimed until it is, so that each claims its own."""
+        """Held while a run or a timer is claimable, so that each player claims its own."""
         self._note = note
 
     async def do(self, doing: Awaitable[T]) -> T:
-        """Note that something is done, when it is."""
+        """Report a step once it is done."""
         done = await doing
         await self._note()
         return done
 
     async def claim(self) -> "Worker":
-        """Claim the one run that may be claimed."""
+        """Claim the only claimable run."""
         (lease,) = await self.do(self.store.leases.claim(WORKER, lease=LEASE, limit=10))
         assert lease.space_id == self.space
         logged = await self.store.events.after(self.space, lease.run_id)
@@ -55,12 +55,12 @@ class Stage:
         return Worker(self, lease, stream)
 
     def at(self, later: timedelta) -> Instant:
-        """Return a moment that is so far away."""
+        """Return an instant in the future."""
         return instant(Millis(self.clock.now() + later // timedelta(milliseconds=1)))
 
 
 class Worker:
-    """Whoever has the lease of a run."""
+    """The holder of a run's lease."""
 
     def __init__(self, stage: Stage, lease: Lease, stream: StreamNormaliser) -> None:
         self.lease = lease
@@ -68,7 +68,7 @@ class Worker:
         self._stream = stream
 
     async def commit(self, *said: Event, end: TerminalEvent | None = None, **parts: Any) -> Committed:
-        """Commit what was said, as a legal stream, and whatever belongs to it."""
+        """Commit messages as a legal stream, with further changes."""
         now = self._stage.clock.now()
         events = [legal for event in said for legal in self._stream.feed(event, at=now)]
         if end is not None:
@@ -77,9 +77,9 @@ class Worker:
         return await self._stage.do(journal.commit(Commit(lease=self.lease, events=events, **parts)))
 
     def finished(self) -> RunFinished:
-        """Return the event of a good end."""
+        """Return the event of a successful end."""
         return RunFinished(thread_id=self.lease.thread_id, run_id=self.lease.run_id)
 
     def failed(self) -> RunErrorEvent:
-        """Return the event of a bad end."""
+        """Return the event of a failed end."""
         return RunErrorEvent(message="it broke", code="BROKEN")

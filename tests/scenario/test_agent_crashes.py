@@ -18,7 +18,7 @@ from holdfast.domain.ids import RunId
 from tests.scenario.conftest import NewPlace
 from tests.scenario.crash_check import check_play
 from tests.scenario.crash_crew import Crew
-from tests.scenario.crash_history import Told, read
+from tests.scenario.crash_history import RunHistory, read
 from tests.scenario.crash_play import MATES, STAGES, name_of, write_workspace
 from tests.scenario.crash_relay import WORKER, Fate, Fates, Relay, at_points, at_times, relaying
 from tests.support.counting_server import CountingServer
@@ -30,16 +30,16 @@ from tests.support.postgres import PostgresServer
 SEED: Final = 20_261_116
 MANY: Final = 2_000
 LIFE: Final = 150
-"""The most points that those pass who are killed at one."""
+"""Highest number of the commit point at which a worker is killed."""
 TURNS: Final = frozenset(
     f"after INSERT INTO {table}" for table in ("messages", "inbox", "interrupts", "timers", "waits", "task_numbers")
 ) | {"after DELETE FROM inbox"}
-"""What is written where a conversation takes a turn, in the words of commit points."""
+"""Commit points at which a conversation advances, by name."""
 STRIDE: Final = 60
-"""The points of a life where every point is to be somebody's last; some of them repeat what was before."""
+"""Points per worker when every point must be fatal once; some repeat earlier work."""
 
-Calm: TypeAlias = tuple[Told, list[str]]
-"""What a play leaves that nobody disturbs, and the points on its way."""
+Calm: TypeAlias = tuple[RunHistory, list[str]]
+"""The history of an undisturbed play, and the points that it passes."""
 
 _numbers = count(1)
 
@@ -56,10 +56,10 @@ async def calm(
     """Return a play on SQLite; one on PostgreSQL leaves the same."""
     place = tmp_path_factory.mktemp("calm") / "holdfast.db"
     async with relaying(sailors, tool_server, workspace, place) as relay:
-        told, points = await relay.play(_new())
-        await relay.check(told, told)
-    assert sum(len(each.steps) for each in told.all()) >= 50
-    return told, points
+        history, points = await relay.play(_new())
+        await relay.check(history, history)
+    assert sum(len(each.steps) for each in history.all()) >= 50
+    return history, points
 
 
 @pytest.fixture
@@ -84,15 +84,15 @@ async def url(postgres: PostgresServer) -> AsyncIterator[str]:
 
 
 async def test_a_play_that_nobody_disturbs_leaves_the_same_on_every_store(relay: Relay, calm: Calm) -> None:
-    told, _ = await relay.play(_new())
-    await relay.check(told, calm[0])
+    history, _ = await relay.play(_new())
+    await relay.check(history, calm[0])
     assert relay.deaths == []
 
 
 async def test_kills_in_every_call_of_a_model_and_of_a_tool_change_nothing_but_what_is_unknown(
     relay: Relay, calm: Calm, backend: str
 ) -> None:
-    """On SQLite, where a death is cheap, at every stage of every call; on PostgreSQL at one of each call."""
+    """On SQLite, where a kill is cheap, at every stage of every call; on PostgreSQL at one stage of each."""
     random = Random(SEED)
     for moments in _by_stage(calm[1]) if backend == "sqlite" else [_one_of_each_call(calm[1], random)]:
         await _kill_in_calls(relay, calm[0], moments)
@@ -102,7 +102,7 @@ async def test_kills_in_every_call_of_a_model_and_of_a_tool_change_nothing_but_w
 async def test_a_kill_after_every_turn_of_the_conversation_changes_nothing(
     sailors: ForkServer, tool_server: CountingServer, workspace: Path, shared_memory: Path, calm: Calm
 ) -> None:
-    """Whoever writes something that counts dies when it is on disk, and has told nobody."""
+    """Each worker is killed right after an advancing commit is durable, before it is published."""
     async with relaying(sailors, tool_server, workspace, shared_memory / "holdfast.db") as relay:
         await _kill(relay, calm[0], lambda: Fate(after=TURNS))
     assert len(relay.deaths) >= 45
@@ -148,20 +148,20 @@ async def test_hundreds_of_kills_among_several_workers_change_nothing_but_what_i
 
 
 async def _sail(
-    victims: list[ForkServer], tool_server: CountingServer, workspace: Path, url: str, calm: Told, *, kills: int
+    victims: list[ForkServer], tool_server: CountingServer, workspace: Path, url: str, calm: RunHistory, *, kills: int
 ) -> int:
     async with open_workspace(workspace, database=url, options=Options(workers=0)) as holdfast:
         crew = Crew(holdfast, victims, tool_server, workspace, url, random=Random(SEED))
         for run in await crew.sail(iter(_new, None), kills=kills):
-            told = await read(holdfast.store, run)
-            check_play(told, calm, await tool_server.calls(name_of(run, "")))
+            history = await read(holdfast.store, run)
+            check_play(history, calm, await tool_server.calls(name_of(run, "")))
     async with open_probe(url) as probe:
         await check_log(probe)
     return crew.kills
 
 
-async def _kill_in_calls(relay: Relay, calm: Told, moments: Collection[str]) -> None:
-    """Kill somebody at each of these moments, in one play."""
+async def _kill_in_calls(relay: Relay, calm: RunHistory, moments: Collection[str]) -> None:
+    """Kill a worker at each of these moments, in one play."""
     left, before = set(moments), len(relay.deaths)
 
     def choose() -> Fate:
@@ -173,11 +173,11 @@ async def _kill_in_calls(relay: Relay, calm: Told, moments: Collection[str]) -> 
     assert all(any(task in name for task in MATES[1:]) for name in missed), "one shot may hit two who work side by side"
 
 
-async def _kill(relay: Relay, calm: Told, fates: Fates) -> None:
+async def _kill(relay: Relay, calm: RunHistory, fates: Fates) -> None:
     before = len(relay.deaths)
-    told, _ = await relay.play(_new(), fates)
+    history, _ = await relay.play(_new(), fates)
     try:
-        await relay.check(told, calm)
+        await relay.check(history, calm)
     except AssertionError as exc:
         exc.add_note(f"after the deaths {relay.deaths[before:]} (seed {SEED})")
         raise

@@ -1,4 +1,4 @@
-"""What becomes of one call when its worker is killed in it: each class of tools, each policy, each count."""
+"""Recovery of one call whose worker is killed: each tool class, policy and attempt count."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -31,7 +31,7 @@ from holdfast.store.commit_rows import MAX_MESSAGE_CHARS
 from holdfast.testing.stream_verifier import verify_stream
 from tests.builders import user
 from tests.scenario.crash_check import check_transcript
-from tests.scenario.crash_history import Told, read
+from tests.scenario.crash_history import RunHistory, read
 from tests.scenario.crash_play import GOAL, calling, moment, name_of, write_agent_with
 from tests.scenario.crash_relay import SPARED, Fate, Fates, Relay, relaying
 from tests.scenario.crash_victim import begin
@@ -50,7 +50,7 @@ _numbers = count(1)
 
 @pytest.fixture
 def sailing(sailors: ForkServer, tool_server: CountingServer, tmp_path: Path, shared_memory: Path) -> Sailing:
-    """Return what opens a relay for a captain with other turns; on SQLite, unless it is told where."""
+    """Return a function that opens a relay for a captain with other turns, by default on SQLite."""
 
     @asynccontextmanager
     async def sail(
@@ -68,18 +68,18 @@ def _new() -> RunId:
 
 
 def once(*moments: str) -> Fates:
-    """Kill one worker at each of these moments, in this order, and spare those who come then."""
+    """Kill one worker at each of these moments, in this order, and spare the later ones."""
     return in_turn(Fate(moments=frozenset({each}), merciless=True) for each in moments)
 
 
 def in_turn(fates: Any) -> Fates:
-    """Give out fates one after the other, and spare those who come then."""
+    """Return the fates in order, and spare the later workers."""
     following = chain(fates, repeat(SPARED))
     return lambda: next(following)
 
 
 def always(*moments: str, most: int = 20) -> Fates:
-    """Kill whoever comes by one of these moments; the test fails if that goes on for too long."""
+    """Kill every worker at one of these moments; fail if that does not end."""
     fate, left = Fate(moments=frozenset(moments), merciless=True), iter(range(most))
 
     def choose() -> Fate:
@@ -89,13 +89,13 @@ def always(*moments: str, most: int = 20) -> Fates:
     return choose
 
 
-def result_of(told: Told) -> tuple[str, Any]:
-    (message,) = [message for message in told.messages if message.role is Role.TOOL]
+def result_of(history: RunHistory) -> tuple[str, Any]:
+    (message,) = [message for message in history.messages if message.role is Role.TOOL]
     return str(message.content), message.metadata.get("failed")
 
 
-def tool_steps(told: Told) -> list[tuple[StepState, int]]:
-    return [(step.state, step.attempt) for step in told.steps if step.kind is StepKind.TOOL]
+def tool_steps(history: RunHistory) -> list[tuple[StepState, int]]:
+    return [(step.state, step.attempt) for step in history.steps if step.kind is StepKind.TOOL]
 
 
 @pytest.mark.parametrize(("at", "calls"), [(BEFORE_CHARGE, 0), (INSIDE_CHARGE, 1)])
@@ -103,12 +103,12 @@ async def test_told_of_an_unknown_outcome_the_model_goes_on_and_nothing_ran_twic
     sailing: Sailing, tool_server: CountingServer, at: str, calls: int
 ) -> None:
     async with sailing(CHARGED) as relay:
-        told, _ = await relay.play(run := _new(), once(at))
-        await relay.check(told, told)
-    content, failed = result_of(told)
+        history, _ = await relay.play(run := _new(), once(at))
+        await relay.check(history, history)
+    content, failed = result_of(history)
     assert content.startswith("unknown: the worker was lost while `charge` ran")
     assert failed == "unknown"
-    assert tool_steps(told) == [(StepState.UNKNOWN, 1)]
+    assert tool_steps(history) == [(StepState.UNKNOWN, 1)]
     assert len(await tool_server.calls(name_of(run, ""))) == calls
 
 
@@ -123,10 +123,10 @@ async def test_asked_about_an_unknown_outcome_a_person_says_what_the_model_goes_
     sailing: Sailing, tool_server: CountingServer, answer: Json, content: str
 ) -> None:
     async with sailing(CHARGED, unknown_outcome="ask") as relay:
-        told, _ = await relay.play(run := _new(), once(INSIDE_CHARGE), answer=answer)
-        await relay.check(told, told)
-    assert result_of(told) == (content, "unknown")
-    (question,) = told.interrupts
+        history, _ = await relay.play(run := _new(), once(INSIDE_CHARGE), answer=answer)
+        await relay.check(history, history)
+    assert result_of(history) == (content, "unknown")
+    (question,) = history.interrupts
     assert question.message is not None and "`charge`" in question.message
     assert question.arguments == {"what": "fuel"}
     assert len(await tool_server.calls(name_of(run, ""))) == 1
@@ -137,24 +137,24 @@ async def test_told_to_run_it_again_the_call_is_made_under_the_same_key(
 ) -> None:
     async with sailing(CHARGED, unknown_outcome="ask") as relay:
         fates = once(INSIDE_CHARGE, INSIDE_CHARGE)
-        told, _ = await relay.play(run := _new(), fates, answer={"outcome": "run_again"})
-        await relay.check(told, told)
-    assert tool_steps(told) == [(StepState.UNKNOWN, 1), (StepState.UNKNOWN, 1), (StepState.DONE, 1)]
-    assert len(told.interrupts) == 2
+        history, _ = await relay.play(run := _new(), fates, answer={"outcome": "run_again"})
+        await relay.check(history, history)
+    assert tool_steps(history) == [(StepState.UNKNOWN, 1), (StepState.UNKNOWN, 1), (StepState.DONE, 1)]
+    assert len(history.interrupts) == 2
     calls = await tool_server.calls(name_of(run, ""))
     assert len(calls) == 3 and len({call.key for call in calls}) == 1
-    assert result_of(told) == ('{"did":"charge","what":"fuel"}', None)
+    assert result_of(history) == ('{"did":"charge","what":"fuel"}', None)
 
 
 async def test_a_run_that_must_not_guess_fails_with_its_outcome_unknown(
     sailing: Sailing, tool_server: CountingServer
 ) -> None:
     async with sailing(CHARGED, unknown_outcome="fail") as relay:
-        told, _ = await relay.play(run := _new(), once(INSIDE_CHARGE))
-    assert told.run.status is RunStatus.FAILED
-    assert told.run.error is not None and told.run.error.code == "UNKNOWN_OUTCOME"
-    assert tool_steps(told) == [(StepState.UNKNOWN, 1)]
-    assert result_of(told)[0].startswith("not answered: the run failed")
+        history, _ = await relay.play(run := _new(), once(INSIDE_CHARGE))
+    assert history.run.status is RunStatus.FAILED
+    assert history.run.error is not None and history.run.error.code == "UNKNOWN_OUTCOME"
+    assert tool_steps(history) == [(StepState.UNKNOWN, 1)]
+    assert result_of(history)[0].startswith("not answered: the run failed")
     assert len(await tool_server.calls(name_of(run, ""))) == 1
 
 
@@ -163,9 +163,9 @@ async def test_of_several_calls_only_the_one_that_was_cut_off_is_unknown(
 ) -> None:
     turns = [calling(("charge", "fuel"), ("charge", "water"), ("charge", "rope")), calling(say="Done.")]
     async with sailing(turns) as relay:
-        told, _ = await relay.play(run := _new(), once(moment("tool", "water", "inside")))
-        await relay.check(told, told)
-    assert tool_steps(told) == [(StepState.DONE, 1), (StepState.UNKNOWN, 1), (StepState.DONE, 1)]
+        history, _ = await relay.play(run := _new(), once(moment("tool", "water", "inside")))
+        await relay.check(history, history)
+    assert tool_steps(history) == [(StepState.DONE, 1), (StepState.UNKNOWN, 1), (StepState.DONE, 1)]
     assert [call.name.split("/")[1] for call in await tool_server.calls(name_of(run, ""))] == ["fuel", "water", "rope"]
 
 
@@ -175,9 +175,9 @@ async def test_an_idempotent_call_is_made_again_under_the_same_key(
 ) -> None:
     async with sailing([calling((tool, "papers")), calling(say="Done.")]) as relay:
         inside = moment("tool", "papers", "inside")
-        told, _ = await relay.play(run := _new(), once(inside, inside))
-        await relay.check(told, told)
-    ((state, attempt),) = tool_steps(told)
+        history, _ = await relay.play(run := _new(), once(inside, inside))
+        await relay.check(history, history)
+    ((state, attempt),) = tool_steps(history)
     assert state is StepState.DONE and attempt <= 3, "that it begins is recorded, and not waited for"
     calls = await tool_server.calls(name_of(run, ""))
     assert len(calls) == 3 and len({call.key for call in calls}) == 1
@@ -187,31 +187,31 @@ async def test_an_idempotent_call_is_made_again_under_the_same_key(
 async def test_a_transactional_call_is_never_unknown_and_its_effect_is_there_once(sailing: Sailing, stage: Any) -> None:
     async with sailing([calling(("note", "logbook")), calling(say="Done.")]) as relay:
         at = moment("tool", "logbook", stage)
-        told, _ = await relay.play(_new(), once(at, at))
-        await relay.check(told, told)
-    assert [artifact.title for artifact in told.artifacts] == ["logbook"]
-    assert [state for state, _ in tool_steps(told)] == [StepState.DONE]
+        history, _ = await relay.play(_new(), once(at, at))
+        await relay.check(history, history)
+    assert [artifact.title for artifact in history.artifacts] == ["logbook"]
+    assert [state for state, _ in tool_steps(history)] == [StepState.DONE]
 
 
 async def test_what_a_lost_model_call_had_said_is_void_and_the_next_one_has_another_id(sailing: Sailing) -> None:
     async with sailing([calling(say="A long story.")]) as relay:
-        told, _ = await relay.play(_new(), once(moment("model", f"{GOAL} 0", "over")))
-        await relay.check(told, told)
-    begun = [event.message_id for event in told.events if isinstance(event, TextMessageStart)]
-    void = [from_custom(event) for event in told.events if isinstance(event, Custom)]
+        history, _ = await relay.play(_new(), once(moment("model", f"{GOAL} 0", "over")))
+        await relay.check(history, history)
+    begun = [event.message_id for event in history.events if isinstance(event, TextMessageStart)]
+    void = [from_custom(event) for event in history.events if isinstance(event, Custom)]
     (abandoned,) = [each for each in void if isinstance(each, MessagesAbandoned)]
     assert abandoned.message_ids == begun[:1]
-    assert [message.id for message in told.messages if message.role is Role.ASSISTANT] == begun[1:]
-    assert [(step.state, step.attempt) for step in told.steps] == [(StepState.DONE, 2)]
+    assert [message.id for message in history.messages if message.role is Role.ASSISTANT] == begun[1:]
+    assert [(step.state, step.attempt) for step in history.steps] == [(StepState.DONE, 2)]
 
 
 @pytest.mark.parametrize("stage", ["begun", "inside", "over"])
 async def test_a_run_that_kills_its_worker_in_each_model_call_fails_in_the_end(sailing: Sailing, stage: Any) -> None:
-    """What recovery settles for the dead is no progress: it would begin the count anew each time."""
+    """Steps settled by recovery are not progress: they would reset the attempt count each time."""
     async with sailing([calling(say="A long story.")]) as relay:
-        told, _ = await relay.play(_new(), always(moment("model", f"{GOAL} 0", stage)))
-    assert told.run.status is RunStatus.FAILED
-    assert told.run.error is not None and told.run.error.code == "ATTEMPTS_EXHAUSTED"
+        history, _ = await relay.play(_new(), always(moment("model", f"{GOAL} 0", stage)))
+    assert history.run.status is RunStatus.FAILED
+    assert history.run.error is not None and history.run.error.code == "ATTEMPTS_EXHAUSTED"
     assert len(relay.deaths) == MAX_ATTEMPTS
 
 
@@ -219,33 +219,33 @@ async def test_a_run_that_kills_its_worker_in_each_tool_call_fails_in_the_end(
     sailing: Sailing, tool_server: CountingServer
 ) -> None:
     async with sailing([calling(("sync", "papers")), calling(say="Done.")]) as relay:
-        told, _ = await relay.play(run := _new(), always(moment("tool", "papers", "inside")))
-    assert told.run.error is not None and told.run.error.code == "ATTEMPTS_EXHAUSTED"
+        history, _ = await relay.play(run := _new(), always(moment("tool", "papers", "inside")))
+    assert history.run.error is not None and history.run.error.code == "ATTEMPTS_EXHAUSTED"
     calls = await tool_server.calls(name_of(run, ""))
     assert len(calls) == len(relay.deaths) == MAX_ATTEMPTS + 1, "the first of them had settled the model call"
-    assert result_of(told)[0].startswith("not answered")
+    assert result_of(history)[0].startswith("not answered")
 
 
 async def test_a_step_that_a_live_worker_settles_begins_the_count_anew(sailing: Sailing) -> None:
-    """Four die in each call, of five that a run has, and it comes to its end."""
+    """Four of five attempts are killed in each call, and the run still completes."""
     turns = [calling(("sync", "one")), calling(("sync", "two")), calling(say="Done.")]
     moments = [moment("model", f"{GOAL} {turn}", "inside") for turn in range(3)]
     deadly = [each for each in moments for _ in range(MAX_ATTEMPTS - 1)]
     async with sailing(turns) as relay:
-        told, _ = await relay.play(_new(), once(*deadly))
-        await relay.check(told, told)
+        history, _ = await relay.play(_new(), once(*deadly))
+        await relay.check(history, history)
     assert len(relay.deaths) == len(deadly)
 
 
 async def test_a_run_whose_worker_died_is_tried_again_after_a_delay_that_grows(
     sailing: Sailing, postgres: PostgresServer
 ) -> None:
-    """On PostgreSQL, where others may be alive; on SQLite whoever opens the file begins at once."""
+    """On PostgreSQL, where other workers may be alive; on SQLite the next process starts at once."""
     url = await postgres.create_database("backoff")
     async with sailing([calling(say="A long story.")], where=url) as relay:
         inside = moment("model", f"{GOAL} 0", "inside")
-        told, _ = await relay.play(_new(), once(inside, inside, inside))
-        await relay.check(told, told)
+        history, _ = await relay.play(_new(), once(inside, inside, inside))
+        await relay.check(history, history)
         assert relay.survivor is not None
         assert relay.survivor.delays_ms == [backoff_ms(attempt) for attempt in (1, 2, 3)]
     await postgres.drop_database("backoff")
@@ -266,7 +266,7 @@ async def test_a_timer_that_a_dead_process_had_claimed_is_free_when_the_file_is_
 
 
 async def test_what_the_store_refuses_for_good_ends_the_run_and_lets_go_of_its_worker(tmp_path: Path) -> None:
-    """What was said and refused is in no log: the end must follow what is, and read all that came in."""
+    """The refused commit is not in the log: the end must follow the log, and consume the inbox."""
     sleeping = {"call": [{"name": "sleep", "arguments": {"seconds": 3600}}]}
     async with open_workspace(write_agent_with(tmp_path, [sleeping], tools=["sleep"])) as holdfast:
         await begin(holdfast, run := _new())
@@ -275,10 +275,10 @@ async def test_what_the_store_refuses_for_good_ends_the_run_and_lets_go_of_its_w
             too_long = msgspec.to_builtins(user("x" * (MAX_MESSAGE_CHARS + 1)))
             await holdfast.store.inbox.put(DEFAULT_SPACE, run, kind=InboxKind.MESSAGE, data=too_long)
             await _until(watch, RunStatus.FAILED)
-        told = await read(holdfast.store, run)
-    assert told.run.error is not None and told.run.error.code == "TOO_LARGE"
-    check_transcript(told)
-    verify_stream(told.events)
+        history = await read(holdfast.store, run)
+    assert history.run.error is not None and history.run.error.code == "TOO_LARGE"
+    check_transcript(history)
+    verify_stream(history.events)
 
 
 async def _until(watch: RunWatch, status: RunStatus) -> None:

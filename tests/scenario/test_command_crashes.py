@@ -1,4 +1,4 @@
-"""A worker is killed while its agent runs commands: none runs a second time in silence, and none lives on."""
+"""A worker is killed while its agent runs commands: none is silently repeated, and none survives."""
 
 import shutil
 from collections import Counter
@@ -27,7 +27,7 @@ from tests.unit.sandbox.confined import need_sandbox
 SEED: Final = 20_261_116
 DEATHS: Final = 6
 LATEST: Final = 2.0
-"""Seconds after which a worker is killed at the latest, if it is not killed at a line."""
+"""Maximum seconds until a worker is killed, if it is not killed at a line."""
 NAMES: Final = ("bash", "once", "again")
 
 
@@ -58,7 +58,7 @@ def workshop(shared_memory: Path) -> Workshop:
 async def test_a_kill_in_the_middle_of_a_command(workers: ForkServer, workshop: Workshop) -> None:
     for name in NAMES:
         found = await _killed(workers, workshop, f"run-{name}", fatal=name)
-        assert found[name] == (2 if name == "again" else 1)  # the one that may be run again is
+        assert found[name] == (2 if name == "again" else 1)  # the idempotent one is repeated
 
 
 async def test_a_kill_at_any_time(workers: ForkServer, workshop: Workshop) -> None:
@@ -72,7 +72,7 @@ async def test_a_kill_at_any_time(workers: ForkServer, workshop: Workshop) -> No
 async def _killed(
     workers: ForkServer, workshop: Workshop, name: str, *, fatal: str | None = None, seconds: float | None = None
 ) -> Counter[str]:
-    """Have a worker killed and its run finished by another; return how often each command was begun."""
+    """Kill a worker and let another finish its run; return how often each command was started."""
     files = workshop.folder / "files"
     shutil.rmtree(files, ignore_errors=True)
     task = Task(where=str(workshop.where), workspace=str(workshop.folder), run=RunId(name), fatal=fatal)

@@ -1,4 +1,4 @@
-"""Ways out of the sandbox, one test each. None of them leads anywhere.
+"""Sandbox escapes, one test each. None of them works.
 
 What leads out of the file tools, links that are swapped during a call among them, is in `test_symlink_races.py`.
 """
@@ -41,7 +41,7 @@ def secret(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bystander() -> Iterator[int]:
-    """Return a process outside."""
+    """Return a process outside the sandbox."""
     with subprocess.Popen(["sleep", new_mark()]) as process:
         yield process.pid
         process.kill()
@@ -129,7 +129,7 @@ async def test_ptrace(sandbox: SandboxedFolder) -> None:
         "libc = ctypes.CDLL(None, use_errno=True)\n"
         f"print(libc.ptrace(16, {os.getpid()}, 0, 0), ctypes.get_errno())"
     )
-    # Its own kind it may trace, which leads nowhere; those outside have no number inside.
+    # It may trace its own processes; those outside have no pid inside.
     assert (await sandbox.python(code)).output.split() == [b"-1", str(errno.ESRCH).encode()]
 
 
@@ -203,12 +203,12 @@ async def test_setuid(sandbox: SandboxedFolder) -> None:
     )
     ended = await sandbox.python(code)
     assert ended.output.split() == [b"kept", b"kept", b"kept", b"1"]
-    # A file that would give the rights of its owner is mounted so that it does not.
+    # The mount ignores setuid bits.
     flags = await sandbox.run("grep -E ' /(usr|) ' /proc/self/mountinfo | grep -vc nosuid")
     assert flags.output == b"0\n"
 
 
-async def test_a_program_that_lends_rights_outside(sandbox: SandboxedFolder) -> None:
+async def test_a_setuid_program_for_users_outside(sandbox: SandboxedFolder) -> None:
     tries = "chmod u+s ls; chmod 6755 ls; install -m 4755 ls ls2; cp -p /usr/bin/passwd ."
     await sandbox.run(f"cp /bin/ls .; {tries}; tar cf x.tar ls; chmod 0755 ls && ./ls")
     assert [path.name for path in sandbox.folder.iterdir() if path.stat().st_mode & 0o6000] == []
@@ -217,8 +217,8 @@ async def test_a_program_that_lends_rights_outside(sandbox: SandboxedFolder) -> 
     assert b"PermissionError" in (await sandbox.python(code)).errors
 
 
-async def test_switches_and_devices_of_the_machine(sandbox: SandboxedFolder) -> None:
-    """To the kernel a command is who the server is; as root it owns them."""
+async def test_kernel_settings_and_devices(sandbox: SandboxedFolder) -> None:
+    """To the kernel a command runs as the server's user; as root it would own them."""
     ended = await sandbox.run(
         "for device in null zero full random urandom tty; do\n"
         "    chmod 666 /dev/$device && echo OPEN\n"  # as it is
@@ -235,7 +235,7 @@ async def test_killing_the_parent(sandbox: SandboxedFolder, bystander: int) -> N
     ended = await sandbox.run(
         f"for pid in {others}; do kill -0 $pid && echo SEEN; done; kill -9 {bystander}; kill -9 1"
     )
-    assert (ended.output, ended.exit_code) == (b"", 0)  # the first process inside is not to be killed, either
+    assert (ended.output, ended.exit_code) == (b"", 0)  # the first process inside cannot be killed either
     assert psutil.Process(bystander).status() != psutil.STATUS_ZOMBIE
 
 
@@ -250,7 +250,7 @@ async def test_devices(sandbox: SandboxedFolder) -> None:
     assert not {"sda", "vda", "mem", "kmsg", "kvm", "fuse"} & set(ended.output.decode().split())
 
 
-async def test_what_is_hidden_cannot_be_read_moved_or_linked(sandbox: SandboxedFolder) -> None:
+async def test_a_hidden_path_cannot_be_read_moved_or_linked(sandbox: SandboxedFolder) -> None:
     (sandbox.folder / "config").mkdir()
     hidden = sandbox.folder / "config" / ".env"
     hidden.write_text("SECRET")
@@ -264,7 +264,7 @@ async def test_what_is_hidden_cannot_be_read_moved_or_linked(sandbox: SandboxedF
     assert _text(hidden) == _text(vault / "key") == "SECRET"
 
 
-async def test_what_is_kept_can_be_read_and_not_changed(sandbox: SandboxedFolder) -> None:
+async def test_a_read_only_path_can_be_read_and_not_changed(sandbox: SandboxedFolder) -> None:
     kept = sandbox.folder / "ci"
     (kept / "deep").mkdir(parents=True)
     (kept / "deep" / "run").write_text("as it was")
@@ -284,7 +284,7 @@ async def test_the_keyring_of_the_server(sandbox: SandboxedFolder) -> None:
     assert (await sandbox.python(code)).output.split() == [b"-1", str(errno.ENOSYS).encode()]
 
 
-async def test_sockets_that_know_no_network(sandbox: SandboxedFolder) -> None:
+async def test_socket_families_outside_the_network_namespace(sandbox: SandboxedFolder) -> None:
     """Those towards a hypervisor and of packets, by a call and by `io_uring`, which makes sockets too."""
     code = (
         "import ctypes, socket\n"
@@ -300,15 +300,15 @@ async def test_sockets_that_know_no_network(sandbox: SandboxedFolder) -> None:
     assert ended.exit_code == 0
 
 
-async def test_memory_by_way_of_files(sandbox: SandboxedFolder) -> None:
-    """What is not kept is small, and where nothing would be kept nothing can be written."""
+async def test_memory_through_temporary_files(sandbox: SandboxedFolder) -> None:
+    """In-memory folders are small, and no other temporary location is writable."""
     ended = await sandbox.run("for place in / /dev /tmp /dev/shm /home; do echo x >$place/new && echo $place; done")
     assert ended.output.split() == [b"/tmp", b"/dev/shm"]
     sizes = await sandbox.run("df --output=size -B 1M /tmp /dev/shm | tail -n 2")
     assert sizes.output.split() == [b"512", b"512"]
 
 
-async def test_nothing_of_it_is_left_when_it_has_ended(sandbox: SandboxedFolder) -> None:
+async def test_no_process_is_left_after_the_command(sandbox: SandboxedFolder) -> None:
     mark = new_mark()
     await sandbox.run(f"(setsid nohup sleep {mark} >/dev/null 2>&1 &); echo up")
     assert marked(mark) == []

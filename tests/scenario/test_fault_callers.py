@@ -1,4 +1,4 @@
-"""Callers that ask for the impossible, go away, or close the store under themselves: everybody else is unharmed."""
+"""Invalid commits, cancelled callers and a store closed in use: no other caller is affected."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -78,7 +78,7 @@ async def test_commits_whose_callers_went_away_are_there_whole_or_not_at_all(new
                     continue
                 await task
                 acknowledged[index].append(number)
-        # What is still on its way is there before this one.
+        # Pending commits are applied before this one.
         await asyncio.gather(*(store.journal.commit(saying(lease, 99)) for lease in leases))
         for index, lease in enumerate(leases):
             await check_said(store, lease, acknowledged=[*acknowledged[index], 99], tried=[*range(1, 21), 99])
@@ -86,9 +86,7 @@ async def test_commits_whose_callers_went_away_are_there_whole_or_not_at_all(new
         await check_rows(probe)
 
 
-async def test_those_who_read_and_go_away_leave_nothing_open(
-    new_place: NewPlace, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_cancelled_readers_leave_nothing_open(new_place: NewPlace, caplog: pytest.LogCaptureFixture) -> None:
     async with asyncio.timeout(PATIENCE), open_store(await new_place(), bus=LocalBus()) as store:
         (lease,) = await begin(store, 1)
         for turns in range(200):
@@ -102,17 +100,17 @@ async def test_those_who_read_and_go_away_leave_nothing_open(
 
 
 class Progress:
-    """How far a play is."""
+    """The number of finished steps of a play."""
 
     def __init__(self) -> None:
         self.steps = 0
 
     async def note(self) -> None:
-        """Be one step further."""
+        """Count a step."""
         self.steps += 1
 
     async def reaches(self, steps: int) -> None:
-        """Wait until it is so far."""
+        """Wait until so many steps are finished."""
         while self.steps < steps:  # noqa: ASYNC110 - it goes on meanwhile
             await asyncio.sleep(0)
 
@@ -144,7 +142,7 @@ async def test_writes_whose_callers_went_away_are_there_whole_or_not_at_all(
 
 
 async def _settled(probe: Probe, space: SpaceId) -> Snapshot:
-    """Return what is there once nothing changes any more: what had been handed over is still done."""
+    """Return the snapshot once it is stable: pending writes are still applied."""
     found = await snapshot(probe, space)
     while True:
         await asyncio.sleep(0.02)
@@ -160,7 +158,7 @@ async def _end_all(store: Store, space: SpaceId) -> None:
                 await store.runs.end(space, run.id)
 
 
-async def test_whoever_waits_when_the_store_is_closed_is_answered(new_place: NewPlace) -> None:
+async def test_every_pending_call_is_answered_when_the_store_is_closed(new_place: NewPlace) -> None:
     place = await new_place()
     async with asyncio.timeout(PATIENCE):
         async with open_store(place, bus=LocalBus()) as store:

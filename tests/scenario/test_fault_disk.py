@@ -1,4 +1,4 @@
-"""A disk that is full, or takes no writes: a typed error, nothing in part, and it works again afterwards."""
+"""A full or read-only disk: a typed error, no partial write, and recovery afterwards."""
 
 import os
 import subprocess
@@ -38,7 +38,7 @@ def test_the_disk_of_a_postgres_that_is_full() -> None:
 
 
 def _play(scene: str, folder: Path, *prefix: str) -> None:
-    """Let a process of its own play the scene, which says on its own what is wrong."""
+    """Play the scene in a separate process, which reports its own failures."""
     played = subprocess.run(
         [*prefix, sys.executable, "-W", "error", "-m", "tests.scenario.small_disk", scene, folder],
         cwd=ROOT,

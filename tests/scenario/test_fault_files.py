@@ -1,4 +1,4 @@
-"""A database file that is owned, damaged, or not one: a typed error, and it works again when the fault is gone."""
+"""A database file that is owned, damaged or invalid: a typed error, and recovery once the fault is fixed."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def leases(path: Path) -> list[Lease]:
-    """Return leases of runs that have said something, in a file that nobody has open."""
+    """Return leases of runs with messages, in a closed file."""
     async with open_store(path, bus=LocalBus()) as store:
         leases = await begin(store, 2)
         for number in range(20):
@@ -50,7 +50,7 @@ async def leases(path: Path) -> list[Lease]:
 
 @pytest.fixture
 def owner(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Yield another process, which has the file open to write."""
+    """Yield another process that has the file open for writing."""
     command = [sys.executable, "-c", OWNER, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -122,7 +122,7 @@ async def test_a_damaged_file_is_refused_until_it_is_restored(
             await check_said(store, lease, acknowledged=range(20), tried=range(20))
 
 
-async def test_a_damaged_page_fails_those_who_need_it_and_nobody_else(path: Path, leases: list[Lease]) -> None:
+async def test_a_damaged_page_fails_only_the_reads_that_need_it(path: Path, leases: list[Lease]) -> None:
     async with open_store(path, bus=LocalBus(), read_only=True) as store:
         last = (await store.messages.of_run(SPACE, leases[0].run_id))[-1]
     _damage_page_with(path, f'"{last.content}"')
@@ -133,7 +133,7 @@ async def test_a_damaged_page_fails_those_who_need_it_and_nobody_else(path: Path
         await store.spaces.create(SpaceId("other"), name="Other")
 
 
-async def test_a_file_that_is_taken_away_takes_no_writes_until_it_is_back(path: Path, leases: list[Lease]) -> None:
+async def test_a_removed_file_accepts_no_writes_until_it_is_restored(path: Path, leases: list[Lease]) -> None:
     async with open_store(path, bus=LocalBus()) as store:
         aside = path.with_suffix(".aside")
         os.rename(path, aside)
@@ -148,7 +148,7 @@ async def test_a_file_that_is_taken_away_takes_no_writes_until_it_is_back(path: 
             await check_said(store, lease, acknowledged=range(20), tried=range(20))
 
 
-async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "missing"
     with pytest.raises(Unavailable, match="missing"):
         await _open(folder / "holdfast.db")
@@ -161,7 +161,7 @@ async def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
         await _open(tmp_path)
 
 
-async def test_a_file_that_is_not_there_cannot_be_read(path: Path) -> None:
+async def test_a_missing_file_cannot_be_read(path: Path) -> None:
     with pytest.raises(Unavailable):
         await _open(path, read_only=True)
     assert os.listdir(path.parent) == []
@@ -173,7 +173,7 @@ async def _open(path: Path, *, read_only: bool = False) -> None:
 
 
 def _damage_page_with(path: Path, text: str) -> None:
-    """Overwrite the page of the message that says `text`; the event that says it too stands elsewhere."""
+    """Overwrite the page of the message with `text`; its event is on another page."""
     content = path.read_bytes()
     (place,) = [found.start() for found in re.finditer(f'(?<!"delta":){text}'.encode(), content)]
     with path.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""PostgreSQL dies, does not answer, or is cut off in the middle: a typed error, nothing in part, and it works again."""
+"""PostgreSQL dies, hangs or is disconnected: a typed error, no partial write, and recovery."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -31,7 +31,7 @@ OTHER = SpaceId("other")
 
 
 class Writer:
-    """Somebody who commits one number after the other, and lets nothing stop them."""
+    """Commits one number after the other, and retries after every error."""
 
     def __init__(self, store: Store, lease: Lease) -> None:
         self.lease = lease
@@ -39,7 +39,7 @@ class Writer:
         self.acknowledged: list[int] = []
         self.errors: list[Unavailable] = []
         self.possible: list[int] = []
-        """What may be there too; the rest was refused for certain."""
+        """Numbers with an unknown outcome; the others were refused."""
         self._store = store
 
     async def write(self) -> None:
@@ -60,13 +60,13 @@ class Writer:
                 self.acknowledged.append(self.tried[-1])
 
     async def stop(self) -> None:
-        """Write once more: what was cancelled on its way is there before it, or never."""
+        """Write once more: a cancelled commit is applied before it, or never."""
         self.tried.append(len(self.tried) + 1)
         await self._store.journal.commit(saying(self.lease, self.tried[-1]))
         self.acknowledged.append(self.tried[-1])
 
     async def has_written(self, more: int) -> None:
-        """Wait for so many more commits."""
+        """Wait for further commits."""
         wanted = len(self.acknowledged) + more
         while len(self.acknowledged) < wanted:  # noqa: ASYNC110 - it writes on
             await asyncio.sleep(0.01)
@@ -107,7 +107,7 @@ async def url(postgres: PostgresServer) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def holding_the_lock_of(url: str, lease: Lease) -> AsyncIterator[Any]:
-    """Hold up every commit of a run."""
+    """Block every commit of a run."""
     connection = await asyncpg.connect(url, server_settings={"application_name": "locker"})
     transaction = connection.transaction()
     await transaction.start()
@@ -118,14 +118,14 @@ async def holding_the_lock_of(url: str, lease: Lease) -> AsyncIterator[Any]:
 
 
 async def _waiting_for_locks(connection: Any) -> list[int]:
-    """Return the sessions of the store that wait for a lock, once there is one."""
+    """Return the sessions of the store that wait for a lock, once there are any."""
     sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'holdfast' AND wait_event_type = 'Lock'"
-    while not (rows := await connection.fetch(sql)):  # noqa: ASYNC110 - nobody here is told of it
+    while not (rows := await connection.fetch(sql)):  # noqa: ASYNC110 - there is no notification
         await asyncio.sleep(0.005)
     return [row["pid"] for row in rows]
 
 
-async def test_what_waits_for_others_happens_after_them(url: str) -> None:
+async def test_a_waiting_commit_is_applied_after_the_earlier_ones(url: str) -> None:
     clock = HeldClock()
     async with asyncio.timeout(PATIENCE), open_store(url, bus=LocalBus(), clock=clock) as store:
         (lease,) = await begin(store, 1)
@@ -144,7 +144,7 @@ async def test_a_connection_cut_in_the_middle_of_a_batch_leaves_nothing_of_it(ur
             commits = [asyncio.ensure_future(store.journal.commit(saying(lease, 1))) for lease in leases]
             for pid in await _waiting_for_locks(locker):
                 await locker.execute("SELECT pg_terminate_backend($1)", pid)
-            # Those that came with the first are cut too; those after it wait for the lock.
+            # The first batch is cut too; later commits wait for the lock.
             with pytest.raises(Unavailable) as caught:
                 await commits[0]
             assert not isinstance(caught.value, OutcomeUnknown)
@@ -210,7 +210,7 @@ async def test_after_a_cut_during_another_write_reading_tells_what_became_of_it(
         await store.spaces.create(OTHER, name="Other")
 
 
-async def test_a_cut_after_the_commit_was_answered_is_nobodys_concern(proxy: Proxy) -> None:
+async def test_a_cut_after_an_acknowledged_commit_has_no_effect(proxy: Proxy) -> None:
     async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
         proxy.fate = Fate.ANSWERED
         await store.spaces.create(OTHER, name="Other")
@@ -247,9 +247,9 @@ def _events_alone(lease: Lease, number: int) -> Commit:
 
 
 @pytest.mark.parametrize("make", [saying, _events_alone])
-async def test_a_statement_that_takes_too_long_is_given_up(url: str, make: Callable[[Lease, int], Commit]) -> None:
+async def test_a_statement_that_takes_too_long_is_cancelled(url: str, make: Callable[[Lease, int], Commit]) -> None:
     async with asyncio.timeout(PATIENCE):
-        async with open_store(url, bus=LocalBus()):  # to make its tables may take longer
+        async with open_store(url, bus=LocalBus()):  # creating its tables may take longer
             pass
         connection = await asyncpg.connect(url)
         await connection.execute("ALTER DATABASE faults SET statement_timeout = '1s'")

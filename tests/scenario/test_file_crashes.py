@@ -1,4 +1,4 @@
-"""A worker is killed with SIGKILL while its agent writes files: every write is there once, and told once."""
+"""A worker is killed with SIGKILL while its agent writes files: every write is applied and reported once."""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ TURNS: Final = [
 BEFORE: Final = {"ledger": "paid\n", "notes": "first\n"}
 AFTER: Final = {"ledger": "paid, paid\n", "notes": "second\n", "new/a": "1"}
 CHANGES: Final = ["fsync", "rename", "fsync"]
-"""What each of the three writes does to the disk; one makes a folder before."""
+"""The disk operations of the three writes; one creates a folder first."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ async def test_a_kill_at_any_change_of_the_disk_loses_no_write_and_makes_none_tw
 
 
 async def _is_killed(writers: ForkServer, workshop: Workshop, deaths: list[str]) -> bool:
-    """Have a worker killed at the next point, if there is one, and its run finished by another."""
+    """Kill a worker at the next point, if there is one, and let another finish its run."""
     fatal = len(deaths) + 1
     files = workshop.folder / "files"
     shutil.rmtree(files, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Victims do what they are told, die when they are told, and never fail in silence."""
+"""`ForkServer`: victims execute their task, die on schedule, and never fail silently."""
 
 import time
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ async def server() -> AsyncIterator[ForkServer]:
         yield server
 
 
-async def test_a_victim_that_comes_to_its_end_has_said_everything(server: ForkServer) -> None:
+async def test_a_victim_that_finishes_has_sent_all_its_output(server: ForkServer) -> None:
     for task in ("one", "two"):
         death = await server.send(task)
         assert death.said == [{"told": task}]
@@ -38,12 +38,12 @@ async def test_a_victim_is_killed_when_its_time_is_over(server: ForkServer) -> N
     assert death.killed
 
 
-async def test_a_victim_that_fails_says_why(server: ForkServer) -> None:
+async def test_a_failing_victim_reports_the_reason(server: ForkServer) -> None:
     with pytest.raises(AssertionError, match="ValueError: as told"):
         await server.send("fail")
 
 
-async def test_a_victim_that_hangs_is_not_waited_for(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_victim_is_killed(server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kills, "HANG_TIMEOUT_SECONDS", 0.2)
     with pytest.raises(AssertionError, match="hung"):
         await server.send("hang")

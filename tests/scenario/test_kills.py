@@ -1,4 +1,4 @@
-"""A writer is killed with SIGKILL, anywhere: what it acknowledged is there whole, and nothing is there in part."""
+"""A writer is killed with SIGKILL anywhere: acknowledged writes are complete, and none is partial."""
 
 import time
 from pathlib import Path
@@ -18,13 +18,13 @@ SEED: Final = 20_260_131
 MANY: Final = 2_000
 BORDERS: Final = {"before BEGIN", "after BEGIN", "before COMMIT", "after COMMIT"}
 OF_OPENING: Final = 8
-"""Some more than the commit points of freeing what one of the dead held."""
+"""Slightly more than the commit points of releasing the leases of a dead process."""
 
 
 async def test_a_kill_at_any_kind_of_commit_point_leaves_each_step_whole_or_absent(
     backend: str, victims: ForkServer, new_place: NewPlace, scripts: Scripts
 ) -> None:
-    """On SQLite, where a death is cheap, at every kind of point in every play; on PostgreSQL at some of each play."""
+    """On SQLite, where a kill is cheap, at every kind of point in every play; on PostgreSQL at some of each play."""
     random = Random(SEED)
     seen: set[str] = set()
     kills = 0
@@ -70,7 +70,7 @@ async def test_a_kill_while_a_store_is_opened_frees_the_leases_of_the_dead_at_th
 async def test_thousands_of_kills_leave_each_step_whole_or_absent(
     victims: ForkServer, new_place: NewPlace, scripts: Scripts
 ) -> None:
-    """At every commit point of every play and of making a database, and then at any time."""
+    """At every commit point of every play and of database creation, and then at any time."""
     kills = await _kill_at_birth(victims, new_place, scripts)
     for play in PLAYS:
         async with hunting(victims, await new_place(), scripts) as hunt:
@@ -95,7 +95,7 @@ async def _kill_at(hunt: Hunt, fatal: int, play: str, points: list[str]) -> None
 async def _kill_at_random(
     victims: ForkServer, new_place: NewPlace, scripts: Scripts, *, kills: int, seed: int = SEED
 ) -> int:
-    """Kill so many, at any time of their lives, while several plays go on at once and share batches."""
+    """Kill victims at any time, while several concurrent plays share batches."""
     random = Random(seed)
     async with hunting(victims, await new_place(), scripts) as hunt:
         begun = time.perf_counter()
@@ -114,7 +114,7 @@ async def _kill_at_random(
 
 
 async def _kill_at_birth(victims: ForkServer, new_place: NewPlace, scripts: Scripts, *, most: int | None = None) -> int:
-    """Kill at commit points of the first opening, each on a database of its own, which then works."""
+    """Kill at commit points of the first open, each on its own database, which then works."""
     task = Task(where=str(await new_place()), parts={}, from_birth=True)
     points = (await victims.send(msgspec.to_builtins(task))).said[-1]["points"]
     numbers = range(1, len(points) + 1)
@@ -136,5 +136,5 @@ def _one_of_each(points: list[str], random: Random) -> list[int]:
 
 
 def _new_ones(chosen: list[int], points: list[str], seen: set[str], *, most: int) -> list[int]:
-    """Return a few of these points, first those of a name that was not seen before."""
+    """Return a few of these points, first those with a new name."""
     return sorted(chosen, key=lambda number: points[number - 1] in seen)[:most]

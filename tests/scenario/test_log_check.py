@@ -1,4 +1,4 @@
-"""The judge of the scenarios sees what is broken: a log that a test broke on purpose."""
+"""`check_log` detects every broken rule in a log that a test corrupts."""
 
 import shutil
 import sqlite3
@@ -17,7 +17,7 @@ RUN: Final = "(SELECT MIN(run_key) FROM runs)"
 
 
 def _timer(state: str) -> str:
-    """Give the first run a timer in that state."""
+    """Return SQL that adds a timer in that state to the first run."""
     return f"""
         INSERT INTO timers (space_key, run_key, id, kind, due_at, state, created_at)
         SELECT space_key, run_key, 't', 'deadline', 0, '{state}', 0 FROM runs WHERE run_key = {{run}}
@@ -63,14 +63,14 @@ DAMAGE: Final = {
 
 @pytest.fixture(scope="module")
 async def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a log in which nothing is wrong."""
+    """Return an intact log."""
     path = tmp_path_factory.mktemp("whole") / "holdfast.db"
     await write_script(path, "conversation")
     return path
 
 
 @pytest.mark.parametrize("rule", DAMAGE)
-async def test_a_broken_log_is_seen(whole: Path, tmp_path: Path, rule: str) -> None:
+async def test_a_broken_log_is_detected(whole: Path, tmp_path: Path, rule: str) -> None:
     path = tmp_path / "broken.db"
     shutil.copy(whole, path)
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -81,7 +81,7 @@ async def test_a_broken_log_is_seen(whole: Path, tmp_path: Path, rule: str) -> N
     assert rule in str(caught.value)
 
 
-async def test_a_snapshot_leaves_out_no_table(whole: Path) -> None:
+async def test_a_snapshot_contains_every_table(whole: Path) -> None:
     async with open_probe(whole) as probe:
         rows = await probe.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
     assert {row["name"] for row in rows} - set(TABLES) == {"migrations"}

@@ -1,4 +1,4 @@
-"""A provider over a real connection, with the real client of OpenAI: what it says, and every way in which it fails.
+"""A stub provider over a real connection, with OpenAI's client: its responses and every fault.
 
 Nothing here may hang, and nothing is tried again behind our back: each call is one request.
 """
@@ -26,26 +26,26 @@ AT_ONCE = (StubFault.HANG_UP, StubFault.SILENCE, StubFault.PAGE)
 
 @pytest.fixture
 async def server() -> AsyncIterator[StubOpenAIServer]:
-    """Yield a provider that was told nothing yet."""
+    """Yield a provider without replies."""
     async with StubOpenAIServer() as stand_in:
         yield stand_in
 
 
 @pytest.fixture
 async def model(server: StubOpenAIServer) -> AsyncIterator[Model]:
-    """Yield a model of it."""
+    """Yield a model of the provider."""
     async with _models(server) as models:
         yield models.find(NAME)
 
 
 @pytest.fixture
 async def impatient(server: StubOpenAIServer) -> AsyncIterator[Model]:
-    """Yield a model of it that bears no second of silence."""
+    """Yield a model of the provider with a short timeout."""
     async with _models(server, timeout_seconds=1) as models:
         yield models.find(NAME)
 
 
-async def test_an_answer_comes_in_the_chunks_that_were_sent(server: StubOpenAIServer, model: Model) -> None:
+async def test_a_response_is_streamed_in_the_chunks_that_were_sent(server: StubOpenAIServer, model: Model) -> None:
     server.add_replies(
         StubReply(text="hello, world", chunks=4, think="hm", input_tokens=20, output_tokens=8, cached_tokens=5)
     )
@@ -55,7 +55,7 @@ async def test_an_answer_comes_in_the_chunks_that_were_sent(server: StubOpenAISe
     assert finished(said).usage == Usage(input_tokens=20, output_tokens=8, cached_input_tokens=5, cost_usd=None)
 
 
-async def test_calls_come_side_by_side_with_their_arguments_in_pieces(server: StubOpenAIServer, model: Model) -> None:
+async def test_interleaved_calls_with_arguments_in_pieces_are_joined(server: StubOpenAIServer, model: Model) -> None:
     first = StubToolCall(name="look", arguments={"at": "the sea", "for": [1, 2]}, chunks=5)
     server.add_replies(StubReply(text="I will", calls=[first, StubToolCall(name="jump")]))
     said = await deltas(model, model_request(tools=["look", "jump"]))
@@ -64,12 +64,12 @@ async def test_calls_come_side_by_side_with_their_arguments_in_pieces(server: St
     assert [tool["function"]["name"] for tool in server.requests[0]["tools"]] == ["look", "jump"]
 
 
-async def test_ids_that_a_server_only_counts_are_made_unique(server: StubOpenAIServer, model: Model) -> None:
+async def test_numbered_call_ids_are_made_unique(server: StubOpenAIServer, model: Model) -> None:
     server.add_replies(StubReply(calls=[StubToolCall(name="look", id="0"), StubToolCall(name="look", id="0")]))
     assert len(calls(await deltas(model, model_request(tools=["look"])))) == 2
 
 
-async def test_thoughts_go_back_with_the_answer_that_they_led_to(server: StubOpenAIServer, model: Model) -> None:
+async def test_reasoning_is_sent_back_with_its_response(server: StubOpenAIServer, model: Model) -> None:
     server.add_replies(StubReply(text="so", think="hm"), StubReply(text="ok"))
     said = await deltas(model)
     answer = NewMessage(
@@ -80,19 +80,19 @@ async def test_thoughts_go_back_with_the_answer_that_they_led_to(server: StubOpe
 
 
 @pytest.mark.parametrize(("finish", "reason"), [("length", "length"), ("content_filter", "refused"), ("eos", "stop")])
-async def test_why_it_ended_is_told(server: StubOpenAIServer, model: Model, finish: str, reason: str) -> None:
+async def test_the_finish_reason_is_converted(server: StubOpenAIServer, model: Model, finish: str, reason: str) -> None:
     server.add_replies(StubReply(text="so far", finish=finish))
     assert finished(await deltas(model)).reason == reason
 
 
-async def test_what_it_says_when_it_refuses_is_told(server: StubOpenAIServer, model: Model) -> None:
+async def test_the_text_of_a_refusal_is_returned(server: StubOpenAIServer, model: Model) -> None:
     server.add_replies(StubReply(refusal="not this"))
     said = await deltas(model)
     assert (text(said), finished(said).reason) == ("not this", "refused")
 
 
 @pytest.mark.filterwarnings("ignore:Failed to extract usage")
-async def test_usage_that_is_not_told_has_no_cost_and_neither_has_nonsense(server: StubOpenAIServer) -> None:
+async def test_missing_or_implausible_usage_has_no_cost(server: StubOpenAIServer) -> None:
     server.add_replies(
         StubReply(text="x"), StubReply(text="x", input_tokens=None), StubReply(text="x", input_tokens=-7)
     )
@@ -139,7 +139,7 @@ async def test_a_status_is_one_of_our_errors_after_one_request(
 
 
 @pytest.mark.parametrize("fault", StubFault)
-async def test_whatever_goes_wrong_in_an_answer_is_an_outage_after_what_was_said(
+async def test_any_fault_in_a_response_is_an_outage_after_its_text(
     server: StubOpenAIServer, impatient: Model, fault: StubFault
 ) -> None:
     server.add_replies(StubReply(text="so far", chunks=2, fault=fault, status=500))
@@ -152,7 +152,7 @@ async def test_whatever_goes_wrong_in_an_answer_is_an_outage_after_what_was_said
 @pytest.mark.parametrize(
     "fault", [StubFault.CUT, StubFault.GARBAGE, StubFault.NONSENSE, StubFault.UNFINISHED, StubFault.STALL]
 )
-async def test_an_answer_that_goes_wrong_before_its_first_word_is_an_outage_too(
+async def test_a_fault_before_the_first_text_is_an_outage(
     server: StubOpenAIServer, impatient: Model, fault: StubFault
 ) -> None:
     server.add_replies(StubReply(fault=fault))
@@ -160,7 +160,7 @@ async def test_an_answer_that_goes_wrong_before_its_first_word_is_an_outage_too(
     assert (said, type(error)) == ([], ModelUnavailable)
 
 
-async def test_calls_that_were_cut_are_an_outage_and_never_an_answer(server: StubOpenAIServer, model: Model) -> None:
+async def test_truncated_calls_are_an_outage(server: StubOpenAIServer, model: Model) -> None:
     server.add_replies(
         StubReply(calls=[StubToolCall(name="look", arguments={"at": 1}, chunks=3)], fault=StubFault.UNFINISHED)
     )
@@ -168,12 +168,12 @@ async def test_calls_that_were_cut_are_an_outage_and_never_an_answer(server: Stu
     assert type(error) is ModelUnavailable
 
 
-async def test_a_server_that_is_slow_but_not_silent_is_waited_for(server: StubOpenAIServer, impatient: Model) -> None:
+async def test_a_slow_stream_does_not_time_out(server: StubOpenAIServer, impatient: Model) -> None:
     server.add_replies(StubReply(text="slowly but surely", chunks=8, delay_ms=150))
     assert text(await deltas(impatient)) == "slowly but surely"
 
 
-async def test_nobody_at_the_address_is_an_outage() -> None:
+async def test_an_unreachable_server_is_an_outage() -> None:
     async with StubOpenAIServer() as gone:
         pass
     async with _models(gone) as models:
@@ -188,7 +188,7 @@ async def test_after_every_fault_the_next_call_is_served(server: StubOpenAIServe
         assert text(await deltas(impatient)) == "well again"
 
 
-async def test_a_call_that_is_left_closes_its_connection(server: StubOpenAIServer, model: Model) -> None:
+async def test_an_abandoned_call_closes_its_connection(server: StubOpenAIServer, model: Model) -> None:
     server.add_replies(StubReply(text="hello", fault=StubFault.STALL))
     async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
         async with model.stream(model_request()) as stream:
@@ -198,9 +198,7 @@ async def test_a_call_that_is_left_closes_its_connection(server: StubOpenAIServe
 
 
 @pytest.mark.parametrize("fault", [StubFault.SILENCE, StubFault.STALL])
-async def test_a_call_that_is_cancelled_closes_its_connection(
-    server: StubOpenAIServer, model: Model, fault: StubFault
-) -> None:
+async def test_a_cancelled_call_closes_its_connection(server: StubOpenAIServer, model: Model, fault: StubFault) -> None:
     server.add_replies(StubReply(text="hello", fault=fault))
     async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
         calling = asyncio.ensure_future(deltas(model))
@@ -211,12 +209,12 @@ async def test_a_call_that_is_cancelled_closes_its_connection(
         await server.wait_until(_nobody_is_connected)
 
 
-async def test_a_catalog_that_is_closed_leaves_no_connection_open(server: StubOpenAIServer) -> None:
+async def test_a_closed_registry_leaves_no_connection_open(server: StubOpenAIServer) -> None:
     server.add_replies(StubReply(text="one"), StubReply(text="two"))
     async with _models(server) as models:
         await deltas(models.find(NAME))
         await deltas(models.find(NAME))
-        assert server.open_connections == 1  # kept for the next call
+        assert server.open_connections == 1  # kept alive for the next call
     async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
         await server.wait_until(_nobody_is_connected)
 
@@ -244,7 +242,7 @@ def _models(server: StubOpenAIServer, **settings: Any) -> ModelRegistry:
 
 
 async def _failing(model: Model) -> tuple[list[ModelDelta], HoldfastError]:
-    """Return what a call said before it failed, and how."""
+    """Return the deltas of a call before it failed, and its error."""
     said: list[ModelDelta] = []
     with pytest.raises(HoldfastError) as caught:
         async with asyncio.timeout(CALL_TIMEOUT_SECONDS), model.stream(model_request(tools=["look"])) as stream:

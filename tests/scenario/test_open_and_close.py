@@ -26,14 +26,14 @@ TIMES: Final = 20
 
 
 class Task(msgspec.Struct, frozen=True):
-    """The place of a store, and places where none can be opened while it is open."""
+    """The location of a store, and locations that cannot be opened meanwhile."""
 
     place: str
     closed: list[str] = []
 
 
 def work(raw: Any, say: Say) -> None:
-    """Open and close, say with which errors, and fail if something is left."""
+    """Open and close, report the errors, and fail if a resource is left."""
     task = msgspec.convert(raw, Task)
     asyncio.run(_fail_to_open(task, say) if task.closed else _open_and_close(task.place))
 
@@ -75,7 +75,7 @@ async def test_opening_and_closing_leaves_nothing_behind(openers: ForkServer, ne
     await openers.send(Task(str(await new_place())))
 
 
-async def test_what_cannot_be_opened_leaves_nothing_behind(
+async def test_a_failed_open_leaves_nothing_behind(
     openers: ForkServer, backend: str, new_place: NewPlace, tmp_path: Path
 ) -> None:
     place = str(await new_place())
@@ -92,7 +92,7 @@ async def test_what_cannot_be_opened_leaves_nothing_behind(
 
 
 async def _come_back_to(before: Counter[str]) -> None:
-    """Raise unless only that is open which was before; the loop closes sockets in its next turns."""
+    """Raise unless the open resources are the same as before; the loop closes sockets in its next iterations."""
     for _ in range(100):
         if _resources() == before:
             return
@@ -101,7 +101,7 @@ async def _come_back_to(before: Counter[str]) -> None:
 
 
 def _resources() -> Counter[str]:
-    """Return the threads of the store, and what this process has open."""
+    """Return the threads of the store, and the open files of this process."""
     threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("holdfast")]
     return Counter([*threads, *_open_files()])
 
@@ -109,5 +109,5 @@ def _resources() -> Counter[str]:
 def _open_files() -> Iterator[str]:
     for number in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):
-            # Each socket and pipe has a number of its own in its name.
+            # The name of each socket and pipe contains its own number.
             yield os.readlink(f"/proc/self/fd/{number}").partition(":[")[0]

@@ -1,4 +1,4 @@
-"""The example with an orchestrator does what it says."""
+"""The example `orchestra.py` works."""
 
 import subprocess
 import sys

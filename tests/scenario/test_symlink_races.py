@@ -1,4 +1,4 @@
-"""Somebody swaps a folder for a link that leads out, again and again: whatever is opened meanwhile is inside.
+"""A folder is repeatedly swapped for a link that leads outside: every opened file is still inside.
 
 The link leads to a folder that looks the same, with a secret where the file is.
 """
@@ -23,7 +23,7 @@ from holdfast.sandbox.working_folders import WorkspaceFolders
 OPENS: Final = 100_000
 WRITES: Final = 500
 
-# By `RENAME_EXCHANGE`, so that there is always one or the other.
+# By `RENAME_EXCHANGE`, so that the path always exists.
 _SWAP: Final = """
 import ctypes, os, sys
 os.chdir(sys.argv[1])

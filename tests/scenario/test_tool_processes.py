@@ -1,4 +1,4 @@
-"""A worker dies, or what supervises its commands, or both: soon nothing of the commands is alive, whatever they do."""
+"""A worker, its supervisor or both die: all processes of its commands end soon, whatever they do."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ KILLS: Final = 60
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker does, and when it dies: so many seconds after so many of its commands are up."""
+    """The work of a worker, and its death: some seconds after some of its commands have started."""
 
     mark: str
     way: str
@@ -50,23 +50,23 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def work(raw: Any, say: Say) -> None:
-    """Be a worker whose tools run every kind of command."""
+    """Run a worker whose tools run every kind of command."""
     say({"worker": os.getpid()})
     asyncio.run(WAYS[raw["way"]](msgspec.convert(raw, Task), say))
 
 
 async def _die(task: Task, say: Say) -> None:
-    """Die alone."""
+    """Kill only the worker."""
     await _die_by(_kill_self, task, say)
 
 
 async def _slay(task: Task, say: Say) -> None:
-    """Die at the same time as the supervisor."""
+    """Kill the worker and the supervisor."""
     await _die_by(_kill_family, task, say)
 
 
 async def _raze(task: Task, say: Say) -> None:
-    """Die together with the supervisor and the keeper."""
+    """Kill the worker, the supervisor and the monitor."""
     async with open_processes() as processes:
         running = await begin(processes, shell(f"echo up; exec sleep {task.mark}"))
         say({"running": not running.done()})
@@ -76,7 +76,7 @@ async def _raze(task: Task, say: Say) -> None:
 
 
 async def _outlive(task: Task, say: Say) -> None:
-    """Have only the supervisor die, and go on."""
+    """Kill only the supervisor, and continue."""
     async with open_processes() as processes:
         running = await _run_all(processes, task, say)
         supervisor().kill()
@@ -86,7 +86,7 @@ async def _outlive(task: Task, say: Say) -> None:
 
 
 async def _own(task: Task, say: Say) -> None:
-    """Own a database, and die while the supervisor cannot."""
+    """Own a database, and kill the worker while the supervisor is stopped."""
     async with open_store(task.store, bus=LocalBus()), open_processes() as processes:
         await _run_all(processes, task, say)
         supervisor().suspend()
@@ -95,12 +95,12 @@ async def _own(task: Task, say: Say) -> None:
 
 
 async def _fork(task: Task, say: Say) -> None:
-    """Die, and leave a fork that holds all the worker's ends open until everything is gone."""
+    """Kill the worker, and leave a fork that keeps its descriptors open until everything has ended."""
     async with open_processes() as processes:
         await _run_all(processes, task, say)
         worker = os.getpid()
         if os.fork() == 0:
-            with asyncio.Runner() as runner:  # the loop of the worker is not ours
+            with asyncio.Runner() as runner:  # the loop of the worker does not run here
                 say({"died out": runner.run(died_out(task.mark))})
                 say({"alone": runner.run(eventually(lambda: not supervisors(worker), within=30))})
             os._exit(0)
@@ -108,7 +108,7 @@ async def _fork(task: Task, say: Say) -> None:
 
 
 async def _stop(task: Task, say: Say) -> None:
-    """Be stopped, and be continued by a command."""
+    """Stop the worker, and let a command continue it."""
     async with open_processes() as processes:
         running = await begin(processes, shell(f"echo up; sleep 0.3; kill -CONT {os.getpid()}; echo still here"))
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -134,7 +134,7 @@ async def workers() -> AsyncIterator[ForkServer]:
 
 @pytest.mark.parametrize(("way", "kills"), [("die", KILLS), ("slay", KILLS // 2)])
 async def test_nothing_outlives_a_worker_that_is_killed_at_any_time(workers: ForkServer, way: str, kills: int) -> None:
-    """Alone, and together with its supervisor."""
+    """The worker alone, and together with its supervisor."""
     random = Random(SEED)
     for _ in range(kills):
         up = random.randint(0, len(KINDS))
@@ -145,7 +145,7 @@ async def test_nothing_outlives_a_worker_that_is_killed_at_any_time(workers: For
         await _assert_gone(task, death)
 
 
-async def test_a_command_dies_also_with_its_keeper(workers: ForkServer) -> None:
+async def test_a_command_dies_with_its_monitor(workers: ForkServer) -> None:
     task = Task(mark=new_mark(), way="raze")
     death = await workers.send(msgspec.to_builtins(task))
     assert death.killed
@@ -170,7 +170,7 @@ async def test_a_database_can_be_opened_at_once_after_its_worker_was_killed(
     stopped = psutil.Process(death.said[-1]["stopped"])
     async with open_store(task.store, bus=LocalBus()):
         assert stopped.status() == psutil.STATUS_STOPPED
-        assert await died_out(task.mark)  # the keepers need no supervisor for it
+        assert await died_out(task.mark)  # the monitors need no supervisor for that
     stopped.resume()
     await _assert_gone(task, death)
 
@@ -208,7 +208,7 @@ async def _die_by(kill: Callable[[], None], task: Task, say: Say) -> None:
 
 
 async def _run_all(processes: SupervisedProcesses, task: Task, say: Say) -> list[asyncio.Task[ProcessResult]]:
-    """Start a command of each kind, and say when it is up."""
+    """Start a command of each kind, and report when it runs."""
 
     async def run(kind: str) -> asyncio.Task[ProcessResult]:
         running = await begin(processes, stubborn(kind, task.mark))
@@ -229,7 +229,7 @@ def _kill_family() -> None:
 
 
 async def _assert_gone(task: Task, death: Death) -> None:
-    """See that soon nothing of the commands is alive; a supervisor that just starts takes longer to find out."""
+    """Assert that all commands end soon; a starting supervisor takes longer."""
     assert await died_out(task.mark), f"{marked(task.mark)} of {death.said} (seed {SEED})"
     assert await eventually(lambda: not supervisors(death.said[0]["worker"]), within=30)
     assert marked(task.mark) == []

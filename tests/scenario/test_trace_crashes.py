@@ -1,4 +1,4 @@
-"""A server is killed in the middle of a run: what the next one does stays in the trace of the run."""
+"""A server is killed during a run: the spans of the next server belong to the same trace."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def test_after_a_crash_a_run_stays_in_its_trace(workspace: Path) -> None:
 
 
 def _until_printed(server: Server, words: str) -> str:
-    """Return what the server prints up to the end of the span that has these words in its name."""
+    """Return the server's output up to the end of the span whose name contains a text."""
     assert server.process.stdout is not None
     printed = ""
     while not (words in printed and printed.endswith("\n}\n")):
@@ -71,7 +71,7 @@ def _write_script(folder: Path, *turns: Json) -> None:
 
 
 def _follow(server: Server, run: str, *, until: Callable[[], bool]) -> None:
-    """Look at a run again and again; each look takes as long as the server takes to answer."""
+    """Poll a run until it has ended."""
     while not until():
         assert server.ask(f"/api/runs/{run}")["status"] != "failed"
 

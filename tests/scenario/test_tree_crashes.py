@@ -1,4 +1,4 @@
-"""A tree of agents three deep, who wait for each other and ask people, in the hands of workers that are killed.
+"""A tree of agents with three levels, which wait for each other and for people, while workers are killed.
 
 All of them complete, and nothing is doubled: no run, no message, no question, no answer, no call with effects.
 """
@@ -15,7 +15,7 @@ from holdfast.domain.ids import RunId
 from holdfast.domain.interrupt import InterruptStatus
 from tests.api.ag_ui.driver import driving, need_client
 from tests.scenario.conftest import NewPlace
-from tests.scenario.crash_history import Told
+from tests.scenario.crash_history import RunHistory
 from tests.scenario.crash_play import write_fleet
 from tests.scenario.crash_relay import Relay, at_points, at_times, relaying
 from tests.support.counting_server import CountingServer
@@ -25,7 +25,7 @@ SEED: Final = 20_261_117
 FEW: Final = {"sqlite": 30, "postgres": 6}
 MANY: Final = 500
 LIFE: Final = 200
-"""The most points that those pass who are killed at one."""
+"""Highest number of the commit point at which a worker is killed."""
 
 _numbers = count(1)
 
@@ -38,13 +38,13 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 async def calm(
     sailors: ForkServer, tool_server: CountingServer, workspace: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Told:
-    """Return what a play leaves that nobody disturbs."""
+) -> RunHistory:
+    """Return the history of an undisturbed play."""
     place = tmp_path_factory.mktemp("calm") / "holdfast.db"
     async with relaying(sailors, tool_server, workspace, place) as relay:
-        told, _ = await relay.play(_new())
-        await relay.check(told, told, streams=False)
-    return told
+        history, _ = await relay.play(_new())
+        await relay.check(history, history, streams=False)
+    return history
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def relay(
         yield relay
 
 
-def test_the_tree_is_three_deep_and_asks_on_every_level(calm: Told) -> None:
+def test_the_tree_is_three_deep_and_asks_on_every_level(calm: RunHistory) -> None:
     assert [len(calm.children), len(list(calm.all()))] == [4, 7]
     asked = [each for run in calm.all() for each in run.interrupts]
     assert len(asked) == 5
@@ -64,7 +64,7 @@ def test_the_tree_is_three_deep_and_asks_on_every_level(calm: Told) -> None:
     assert len({child.run.thread_id for child in clerks}) == 1
 
 
-async def test_kills_anywhere_in_a_tree_of_agents_change_nothing(relay: Relay, calm: Told, backend: str) -> None:
+async def test_kills_anywhere_in_a_tree_of_agents_change_nothing(relay: Relay, calm: RunHistory, backend: str) -> None:
     await _hunt(relay, calm, kills=FEW[backend])
 
 
@@ -73,25 +73,25 @@ async def test_the_real_client_of_ag_ui_hears_all_of_a_tree_whose_workers_were_k
 ) -> None:
     need_client()
     async with relaying(sailors, tool_server, workspace, tmp_path / "holdfast.db") as relay, driving() as clients:
-        told, _ = await relay.play(_new(), at_points(Random(SEED), most=LIFE))
+        history, _ = await relay.play(_new(), at_points(Random(SEED), most=LIFE))
         assert relay.deaths
-        for each in told.all():
+        for each in history.all():
             heard = await clients.receive(each.events)
             assert heard.failed is None, heard.failed
 
 
 @pytest.mark.slow
-async def test_hundreds_of_kills_in_a_tree_of_agents_change_nothing(relay: Relay, calm: Told) -> None:
+async def test_hundreds_of_kills_in_a_tree_of_agents_change_nothing(relay: Relay, calm: RunHistory) -> None:
     await _hunt(relay, calm, kills=MANY)
 
 
-async def _hunt(relay: Relay, calm: Told, *, kills: int) -> None:
+async def _hunt(relay: Relay, calm: RunHistory, *, kills: int) -> None:
     random = Random(SEED)
     while len(relay.deaths) < kills:
         before = len(relay.deaths)
-        told, _ = await relay.play(_new(), random.choice([at_points(random, most=LIFE), at_times(random)]))
+        history, _ = await relay.play(_new(), random.choice([at_points(random, most=LIFE), at_times(random)]))
         try:
-            await relay.check(told, calm, streams=False)
+            await relay.check(history, calm, streams=False)
         except AssertionError as exc:
             exc.add_note(f"after {len(relay.deaths) - before} deaths (seed {SEED})")
             raise

@@ -1,4 +1,4 @@
-"""The example that mends a project does what it says."""
+"""The example `workbench.py` works."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ LIMIT = 120.0
         ("approve", "Deleting old_notes.txt: [exit code 0]"),
     ],
 )
-async def test_it_mends_asks_and_reports(answer: str, report: str) -> None:
+async def test_it_fixes_asks_and_reports(answer: str, report: str) -> None:
     await need_sandbox()
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / "workbench.py"), "--answer", answer]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)  # noqa: ASYNC221  nothing else runs

@@ -1,4 +1,4 @@
-"""Workers in processes of their own are stopped, continued and killed: a run is never in two hands, nor in none."""
+"""Worker processes are stopped, continued and killed: each run always has exactly one owner."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ MODULE: Final = "tests.scenario.worker_process"
 async def url(postgres: PostgresServer) -> AsyncIterator[str]:
     url = await postgres.create_database("workers")
     connection = await asyncpg.connect(url)
-    # A process that is stopped inside of a transaction would hold its locks for as long as it stands still.
+    # A process stopped inside a transaction would hold its locks.
     await connection.execute("ALTER DATABASE workers SET idle_in_transaction_session_timeout = '500ms'")
     await connection.close()
     yield url
@@ -47,7 +47,7 @@ async def store(url: str) -> AsyncIterator[Store]:
 
 
 class Performance:
-    """A process at work, and all that it has said."""
+    """A worker process, and its reports so far."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -58,7 +58,7 @@ class Performance:
         os.kill(self._process.pid, number)
 
     async def has_said(self, enough: Callable[[list[Said]], bool]) -> None:
-        """Wait until it has said enough."""
+        """Wait until its reports satisfy a condition."""
         while not enough(self.said):
             assert self._process.stdout is not None
             line = await self._process.stdout.readline()
@@ -66,7 +66,7 @@ class Performance:
             self.said.append(msgspec.json.decode(line, type=Said))
 
     async def catch_up(self) -> None:
-        """Read what a process that is stopped had said before."""
+        """Read the reports that a stopped process had written."""
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await self.has_said(lambda _: False)
@@ -96,7 +96,7 @@ def times(what: str, count: int = 1) -> Callable[[list[Said]], bool]:
 
 
 async def taken_over(store: Store, run: Run) -> Lease:
-    """Take a run away from a worker that does not renew its lease."""
+    """Claim a run of a worker that does not renew its lease."""
     taken: list[Lease] = []
     while not taken:
         await store.leases.expire()

@@ -1,4 +1,4 @@
-"""Workers of several processes share a store: each run has one of them at a time, whatever becomes of it.
+"""Workers of several processes share a store: each run has one worker at a time.
 
 On PostgreSQL each process has a store and a bus of its own; on SQLite there is one process, with two workers in it.
 """
@@ -44,7 +44,7 @@ LONG_AGO: Final = Instant("2020-01-01T00:00:00.000Z")
 
 
 class Process:
-    """What a process has of its own."""
+    """The objects of one process."""
 
     def __init__(self, store: Store, bus: Bus) -> None:
         self.store = store
@@ -103,14 +103,14 @@ async def test_what_one_worker_gives_back_another_takes_up_at_once(processes: li
 
 
 class Juggler(Actor):
-    """Works on runs in small turns, each of which may end in another way, and notes if two do so at the same time."""
+    """Works on runs in small turns with random ends, and records concurrent work on the same run."""
 
     def __init__(self, store: Store, random: Random, held: set[RunId]) -> None:
         super().__init__(self._turn)
         self._store = store
         self._random = random
         self._held = held
-        """The runs in the hands of any worker."""
+        """The runs that a worker is working on."""
 
     async def _turn(self, lease: Lease, stop: asyncio.Event) -> None:
         assert lease.run_id not in self._held, "two work on one run"
@@ -118,7 +118,7 @@ class Juggler(Actor):
         for number in range(self._random.randrange(3)):
             await commit(self._store, lease, events=spoken("x", id=f"{lease.number:05}-{number}"))
             await asyncio.sleep(self._random.choice([0, 0, 0.001]))
-        self._held.remove(lease.run_id)  # from here on it may be somebody else's
+        self._held.remove(lease.run_id)  # from here on another worker may claim it
         match self._random.choice(["complete", "requeue", "requeue", "put off", "return", "lose"]):
             case "complete":
                 await commit(self._store, lease, messages=[assistant("done")], move=COMPLETED)

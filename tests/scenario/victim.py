@@ -1,4 +1,4 @@
-"""A writer that will be killed. It tidies up after those before it, plays its part, and says what it has done."""
+"""A writer that is killed. It cleans up after earlier victims, plays its workload, and reports its steps."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,20 +26,20 @@ AFTERWARDS: Final = 4 * FAR_OFF
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What a victim does, and at which of its commit points it dies, if at one."""
+    """The work of a victim, and the commit point at which it dies, if any."""
 
     where: str
     parts: dict[SpaceId, str]
-    """The play of each space; all of them at the same time."""
+    """The workload of each space; all run concurrently."""
     untidy: list[SpaceId] = []
-    """Spaces that the dead left as they were. On PostgreSQL a process that survives looks after them."""
+    """Spaces to clean up. On PostgreSQL a surviving process does it."""
     fatal: int | None = None
     from_birth: bool = False
-    """Whether the points of opening and tidying up count too."""
+    """Whether the points of opening and cleanup count too."""
 
 
 def work(raw: Any, say: Say) -> None:
-    """Do a `Task`."""
+    """Execute a `Task`."""
     asyncio.run(_work(msgspec.convert(raw, Task), say))
 
 
@@ -66,7 +66,7 @@ async def _work(task: Task, say: Say) -> None:
 
 
 async def play(store: Store, parts: Mapping[SpaceId, str], clock: HeldClock, say: Say) -> None:
-    """Play every part at the same time, and say of each thing when it is done."""
+    """Play all workloads concurrently, and report each finished step."""
     queue = asyncio.Lock()
 
     async def note(space: SpaceId) -> None:
@@ -79,7 +79,7 @@ async def play(store: Store, parts: Mapping[SpaceId, str], clock: HeldClock, say
 
 
 async def tidy_up(store: Store, spaces: list[SpaceId]) -> None:
-    """End all that the dead were doing, long after their leases and timers ran out."""
+    """End all runs of dead processes, long after their leases and timers have expired."""
     await store.leases.expire()
     for space in spaces:
         for run in await _live_runs(store, space):

@@ -1,4 +1,4 @@
-"""A process with a worker in it, which says what it does. Tests stop it, continue it and kill it."""
+"""A worker process that reports its actions. Tests stop, continue and kill it."""
 
 import asyncio
 import sys
@@ -26,7 +26,7 @@ What: TypeAlias = Literal["begun", "beat", "committed", "refused", "cut"]
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What the process does with a run: nothing at all, or one commit after the other."""
+    """The work on a run: nothing, or one commit after the other."""
 
     url: str
     name: OwnerId
@@ -34,14 +34,14 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What happened."""
+    """A report of the process."""
 
     what: What
     code: str | None = None
 
 
 class Heard(SqlLeases):
-    """Leases of which each renewal is said."""
+    """Leases that report each renewal."""
 
     def __init__(self, store: Store) -> None:
         self.__dict__ |= vars(store.leases)
@@ -59,7 +59,7 @@ class Performer:
         self._part = part
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
-        """Play a part until it is cut off."""
+        """Work on a run until cancelled."""
         say("begun")
         try:
             await (asyncio.Event().wait() if self._part.plays == "idle" else self._commit(lease))

@@ -1,4 +1,4 @@
-"""What victims do, and what is still whole after their death: every kind of write that the store knows."""
+"""The workloads of victims: every kind of write of the store."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
@@ -46,7 +46,7 @@ DONE: Final = Move(to=RunStatus.COMPLETED, output={"ok": True})
 
 
 async def conversation(stage: Stage) -> None:
-    """Talk with tools, enqueue the next run behind it, and let that one fail."""
+    """Run a conversation with tools, enqueue the next run behind it, and fail that one."""
     store, space = stage.store, stage.space
     await stage.do(store.spaces.create(space, name="Acme"))
     thread = (await stage.do(store.threads.create(space, NewThread(id=ThreadId("talk"), title="talk")))).id
@@ -85,7 +85,7 @@ async def conversation(stage: Stage) -> None:
 
 
 async def waiting(stage: Stage) -> None:
-    """Ask a person, wait, go on with the answer, and be steered; all that while a deadline is set."""
+    """Ask a person, wait, continue with the answer, and steer, all with a deadline."""
     store, space = stage.store, stage.space
     await stage.do(store.spaces.create(space, name="Acme"))
     run, interrupt, spare = RunId("asks"), InterruptId("question"), InterruptId("spare")
@@ -115,7 +115,7 @@ async def waiting(stage: Stage) -> None:
 
 
 async def tree(stage: Stage) -> None:
-    """Spawn children, end all of them at once with everything open, let go, and delete them."""
+    """Spawn children, end all of them at once with everything open, release them, and delete them."""
     store, space = stage.store, stage.space
     await stage.do(store.spaces.create(space, name="Acme"))
     root, child = RunId("root"), RunId("child")
@@ -142,7 +142,7 @@ async def tree(stage: Stage) -> None:
 
 
 async def family(stage: Stage) -> None:
-    """Make a child in the commit that waits for it, spend from one budget, and go on when nobody answers."""
+    """Create a child in the commit that waits for it, share a budget, and continue without an answer."""
     store, space = stage.store, stage.space
     await stage.do(store.spaces.create(space, name="Acme"))
     root, child, interrupt = RunId("parent"), RunId("child"), InterruptId("unheard")
@@ -185,7 +185,7 @@ async def family(stage: Stage) -> None:
 
 
 async def deletion(stage: Stage) -> None:
-    """Delete a run that others stand on, and then those."""
+    """Delete a run that other runs are based on, then those."""
     store, space = stage.store, stage.space
     await stage.do(store.spaces.create(space, name="Acme"))
     for number in (1, 2):
@@ -213,7 +213,7 @@ async def deletion(stage: Stage) -> None:
 
 
 async def timers(stage: Stage) -> None:
-    """Set timers and let them fire: into an inbox, as a new run, again, never, and with their run's end."""
+    """Set timers and fire them: into an inbox, as a new run, repeatedly, never, and at their run's end."""
     store, space = stage.store, stage.space
     await stage.do(store.spaces.create(space, name="Acme"))
     sleeper = RunId("sleeper")
@@ -231,7 +231,7 @@ async def timers(stage: Stage) -> None:
 
 
 async def leases(stage: Stage) -> None:
-    """Hold a lease, give it back, lose it, and end. It moves the clock, so it plays alone."""
+    """Hold a lease, release it, lose it, and end. It moves the clock, so it plays alone."""
     store, space = stage.store, stage.space
     await stage.do(store.spaces.create(space, name="Acme"))
     run = RunId("held")
@@ -255,7 +255,7 @@ async def leases(stage: Stage) -> None:
 
 
 async def library(stage: Stage) -> None:
-    """Keep files, artifacts, keys and news, change what may be changed, and remove it all. It plays alone."""
+    """Create files, artifacts, keys and notifications, change them, and remove them. It plays alone."""
     store, space = stage.store, stage.space
     await stage.do(store.spaces.create(space, name="Acme"))
     await stage.do(store.runs.create(space, _alone(RunId("author"))))
@@ -287,12 +287,12 @@ TOGETHER: Final[Mapping[str, Play]] = {
     "deletion": deletion,
     "timers": timers,
 }
-"""Those that may play beside each other, each in its own space."""
+"""Workloads that may run concurrently, each in its own space."""
 PLAYS: Final[Mapping[str, Play]] = {**TOGETHER, "leases": leases, "library": library}
 
 
 def _alone(run: RunId, *, parent: RunId | None = None, later: Stage | None = None, limits: Limits = NONE) -> NewRun:
-    """Return a run on a thread that is made with it, which nobody may claim for long if it is for `later`."""
+    """Return a new run on a new thread, not claimable for a long time if `later`."""
     return NewRun(
         id=run,
         thread=NewThread(id=ThreadId(f"of-{run}")),
@@ -344,7 +344,7 @@ def _answered(name: str) -> ToolCallResult:
 
 
 def _told(step: int) -> ContextSnapshot:
-    """Return what a model was told: nothing but a prompt."""
+    """Return a context with only a prompt."""
     prompt, tools = text_digest("be good"), text_digest("[]")
     return ContextSnapshot(
         step=step,

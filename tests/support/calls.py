@@ -1,4 +1,4 @@
-"""Builders of runs, leases and tool calls, and tools that behave as a test says."""
+"""Builders of runs, leases and tool calls, and scripted tools."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
@@ -21,7 +21,7 @@ KEY: Final = "run_1.4"
 
 
 def a_run(*, id: str = "run_1", mode: Mode = Mode.CHAT, priority: Priority = Priority.NORMAL) -> Run:
-    """Return a run that is worked on."""
+    """Return a running run."""
     return Run(
         id=RunId(id),
         thread_id=ThreadId("thr_1"),
@@ -115,12 +115,12 @@ def numbers() -> Callable[[], Awaitable[int]]:
 
 
 def a_spec(name: str = "look", *, parameters: dict[str, Json] | None = None, **fields: Json) -> ToolSpec:
-    """Return the spec of a tool that takes anything, unless `parameters` say otherwise."""
+    """Return the spec of a tool, by default with any arguments."""
     return ToolSpec(name=name, description=f"{name} at it", parameters=parameters or {"type": "object"}, **fields)
 
 
 class Recorder:
-    """A tool that answers with what it is given, and remembers what it was asked."""
+    """A tool that returns a fixed result, and records its calls."""
 
     def __init__(self, outcome: ToolResult | None = None, *, spec: ToolSpec | None = None) -> None:
         self.spec = spec or a_spec(kind=ToolClass.IDEMPOTENT)
@@ -128,16 +128,16 @@ class Recorder:
         self._outcome = outcome or ToolResult(content="seen")
 
     async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
-        """Remember, and answer."""
+        """Record the call, and return the result."""
         self.asked.append(arguments)
         return self._outcome
 
 
 class ResumableRecorder(Recorder):
-    """The same for calls that wait."""
+    """A `Recorder` whose calls can wait and resume."""
 
     async def resume(self, call: ToolContext, arguments: dict[str, Json], arrival: ResumeCause) -> ToolResult:
-        """Remember, and answer."""
+        """Record the call, and return the result."""
         return await self.run(call, arguments)
 
 
@@ -149,5 +149,5 @@ class Raiser:
         self._error = error
 
     async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
-        """Raise it."""
+        """Raise the error."""
         raise self._error

@@ -2,9 +2,9 @@
 
     BEGIN        1 before it   2 after it
     statement    3 after it    4 after the next …
-    COMMIT       5 before it   6 sent, not answered (PostgreSQL)   7 after it, before anybody was told
+    COMMIT       5 before it   6 sent, no response yet (PostgreSQL)   7 after it, before it is published
 
-It patches the drivers for the rest of the life of the process: use it in victim processes only.
+It patches the drivers of the process: use it in victim processes only.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _UNCOUNTED: Final = ("SELECT", "WITH RECURSIVE", "PRAGMA", "SAVEPOINT", "RELEASE
 
 
 class CommitPoints:
-    """Counts the points that are reached, and kills this process at one of them."""
+    """Counts the passed points, and kills this process at one of them."""
 
     def __init__(self, *, fatal: int | None = None) -> None:
         self.names: list[str] = []
@@ -27,11 +27,11 @@ class CommitPoints:
         self._numbers: count[int] | None = None
 
     def start(self) -> None:
-        """Count from here on."""
+        """Start counting."""
         self._numbers = count(1)
 
     def reach(self, name: str) -> None:
-        """Be at the next point."""
+        """Pass the next point."""
         if self._numbers is None:
             return
         self.names.append(name)
@@ -39,12 +39,12 @@ class CommitPoints:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def before(self, sql: str) -> None:
-        """Be where `sql` has not begun."""
+        """Pass the point before `sql`."""
         if sql.startswith(("BEGIN", "COMMIT")) and not sql.startswith(_UNCOUNTED):
             self.reach(f"before {_title(sql)}")
 
     def after(self, sql: str) -> None:
-        """Be where `sql` is done."""
+        """Pass the point after `sql`."""
         if not sql.startswith(_UNCOUNTED):
             self.reach(f"after {_title(sql)}")
 
@@ -89,7 +89,7 @@ class CommitPoints:
         async def numbered(connection: Any, sql: str, *arguments: Any, **options: Any) -> Any:
             self.before(sql)
             if sql.startswith("COMMIT"):
-                # It runs once the driver has written to the socket and waits for the answer.
+                # Runs once the driver has written to the socket and waits for the response.
                 asyncio.get_running_loop().call_soon(self.reach, f"sent {_title(sql)}")
             result = await method(connection, sql, *arguments, **options)
             self.after(sql)

@@ -1,4 +1,4 @@
-"""A tool server in its own process: it counts each call before it answers, and outlives its callers.
+"""A tool server in its own process: it counts each call before it responds, and outlives its callers.
 
     call ──► counted ──► "begun" ──(while the name is held, nothing)──► "done"
 
@@ -25,7 +25,7 @@ from typing import Final, Self, TypeAlias
 import msgspec
 
 FinishCall: TypeAlias = Callable[[], Awaitable[None]]
-"""Waits for the end of a call that has begun."""
+"""Waits for the end of a started call."""
 
 _READY: Final = b"ready\n"
 _OK: Final = b"true"
@@ -37,7 +37,7 @@ class CountedCall(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
     tool: str
     key: str
     name: str
-    """What it was about, in the words of the test."""
+    """The subject of the call, chosen by the test."""
 
 
 class _List(msgspec.Struct, frozen=True, tag="list"):
@@ -78,7 +78,7 @@ class CountingServer:
             __name__,
             self.path,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdin=asyncio.subprocess.PIPE,  # its end is the server's: none outlives its test
+            stdin=asyncio.subprocess.PIPE,  # closed when the test ends, which ends the server
             stdout=asyncio.subprocess.PIPE,
         )
         assert self._process.stdout is not None
@@ -94,15 +94,15 @@ class CountingServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def calls(self, prefix: str = "") -> list[CountedCall]:
-        """Return the calls so far whose names begin so."""
+        """Return the calls so far with a name prefix."""
         return msgspec.json.decode(await _ask(self.path, _List(prefix)), type=list[CountedCall])
 
     async def hold(self, name: str) -> None:
-        """Let calls of that name begin and not end."""
+        """Hold calls of a name once they have started."""
         await _ask(self.path, _Hold(name))
 
     async def release(self, name: str) -> None:
-        """Let them end, now and from now on."""
+        """Release held and later calls of a name."""
         await release(self.path, name)
 
     async def reached(self, name: str) -> None:
@@ -112,7 +112,7 @@ class CountingServer:
 
 @asynccontextmanager
 async def calling(path: str, *, tool: str, key: str, name: str) -> AsyncIterator[FinishCall]:
-    """Make a call; it is counted when the block begins, and over when what the block is given returns."""
+    """Start a call, counted at the start of the block; the yielded function waits for its end."""
     async with _connection(path) as (reader, writer):
         writer.write(_line(CountedCall(tool=tool, key=key, name=name)))
         await _answer(reader)
@@ -124,7 +124,7 @@ async def calling(path: str, *, tool: str, key: str, name: str) -> AsyncIterator
 
 
 async def release(path: str, name: str) -> None:
-    """Let calls of that name end, now and from now on."""
+    """Release held and later calls of a name."""
     await _ask(path, _Release(name))
 
 
@@ -162,7 +162,7 @@ def _line(request: _Request) -> bytes:
 
 
 class _Gate:
-    """What holds the calls of one name."""
+    """Holds the calls of one name."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -170,7 +170,7 @@ class _Gate:
 
 
 class _CallLog:
-    """What the server knows."""
+    """The calls and holds of the server."""
 
     def __init__(self) -> None:
         self._calls: list[CountedCall] = []
@@ -178,7 +178,7 @@ class _CallLog:
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""
-        with suppress(ConnectionError):  # whoever asked is dead
+        with suppress(ConnectionError):  # the caller has died
             if line := await reader.readline():
                 async for answer in self._answers(msgspec.json.decode(line, type=_Request)):
                     writer.write(answer + b"\n")
@@ -213,7 +213,7 @@ async def _serve(path: str) -> None:
     sys.stdout.buffer.write(_READY)
     sys.stdout.buffer.flush()
     await asyncio.to_thread(sys.stdin.buffer.read)
-    os._exit(0)  # whoever is held waits for nobody any more
+    os._exit(0)  # held calls are abandoned
 
 
 if __name__ == "__main__":

@@ -10,20 +10,20 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 class Probe(Protocol):
-    """Reads what is committed."""
+    """Reads committed rows."""
 
     async def rows(self, sql: str) -> Sequence[Row]:
-        """Return what `sql`, which both databases must understand, finds."""
+        """Return the rows of `sql`, which must be valid in both databases."""
 
 
 def is_postgres(where: str | Path) -> bool:
-    """Say whether `where` names a PostgreSQL database rather than a file."""
+    """Return whether `where` is a PostgreSQL URL rather than a file."""
     return str(where).startswith(("postgresql://", "postgres://"))
 
 
 @asynccontextmanager
 async def open_probe(where: str | Path) -> AsyncIterator[Probe]:
-    """Look into the database at `where`, a SQLite file or a `postgresql://` URL."""
+    """Open the database at `where`, a SQLite file or a `postgresql://` URL."""
     if is_postgres(where):
         import asyncpg
 
@@ -38,7 +38,7 @@ async def open_probe(where: str | Path) -> AsyncIterator[Probe]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open read only, so that the WAL that a dead process left stays for the next one to recover."""
+    """Open read-only, so that the WAL of a dead process is left for the next one to recover."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     connection.row_factory = sqlite3.Row
     return connection

@@ -24,35 +24,35 @@ import msgspec
 
 Say: TypeAlias = Callable[[Any], None]
 VictimFunction: TypeAlias = Callable[[Any, Say], None]
-"""What a victim does: it is given the order's `task` and a way to say something, as JSON."""
+"""The work of a victim: it gets the order's `task` and a function to send JSON messages."""
 
 HANG_TIMEOUT_SECONDS: Final = 60.0
-"""Seconds after which a victim that was to end by itself is taken for hung."""
+"""Seconds after which a victim without a kill time counts as hung."""
 
-_MAX_ORDER_BYTES: Final = 1 << 16  # bytes of an order
+_MAX_ORDER_BYTES: Final = 1 << 16
 _SERVE_PROGRAM: Final = "import sys; from tests.support.fork_server import serve; serve(sys.argv[1], int(sys.argv[2]))"
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What the next victim is to do, and after how many seconds it is killed, if it still lives."""
+    """The task of the next victim, and the seconds after which it is killed."""
 
     task: Any
     seconds: float
 
 
 class End(msgspec.Struct, frozen=True):
-    """How a victim ended, and whether it was because its time was over."""
+    """The exit of a victim, and whether it was killed on schedule."""
 
     status: int
     overdue: bool
 
 
 class Death(msgspec.Struct, frozen=True):
-    """The end of a victim, and all that it had said by then."""
+    """The end of a victim, and its messages until then."""
 
     said: list[Any]
     killed: bool
-    """By SIGKILL, from whatever side; otherwise it came to the end of its work."""
+    """Whether it was killed with SIGKILL; otherwise it finished its work."""
 
 
 class ForkServer:
@@ -80,7 +80,7 @@ class ForkServer:
             await asyncio.to_thread(self._process.wait)
 
     async def send(self, task: Any, *, seconds: float | None = None) -> Death:
-        """Have a victim do `task`, kill it after `seconds`, and return when it is dead.
+        """Fork a victim for `task`, kill it after `seconds`, and return when it is dead.
 
         Raises:
             AssertionError: it failed, or hung.
@@ -109,14 +109,14 @@ class ForkServer:
         with open(reading, "rb") as heard:
             socket.send_fds(self._channel, [msgspec.json.encode(order)], [writing])
             os.close(writing)
-            *lines, _ = heard.read().split(b"\n")  # what follows the last line break was cut off by the death
+            *lines, _ = heard.read().split(b"\n")  # text after the last line break is an incomplete message
         return [msgspec.json.decode(line) for line in lines], msgspec.json.decode(
             self._channel.recv(_MAX_ORDER_BYTES), type=End
         )
 
 
 def serve(work: str, channel_number: int) -> None:
-    """Fork a victim for each order until the other side closes. This is the whole life of the fork server."""
+    """Fork a victim for each order until the connection closes: the main loop of the fork server."""
     module, _, function = work.partition(":")
     does: VictimFunction = getattr(import_module(module), function)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})

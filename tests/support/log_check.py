@@ -1,4 +1,4 @@
-"""Invariants of the log that hold in every database at every moment, whatever was killed before."""
+"""Invariants of the log that hold in every database at any time, whatever was killed before."""
 
 import re
 from itertools import groupby
@@ -19,9 +19,9 @@ class BrokenLog(AssertionError):
 
 
 async def check_log(probe: Probe) -> None:
-    """Raise `BrokenLog` unless every rule holds of all that is committed, and every stream is legal.
+    """Raise `BrokenLog` unless every rule holds for all committed rows, and every stream is legal.
 
-    Streams are legal if those who commit make their events with a `Stream`.
+    Streams are legal if their events are created with a `Stream`.
     """
     _report([*await _broken_rules(probe), *await _illegal_streams(probe)])
 

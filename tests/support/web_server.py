@@ -1,4 +1,4 @@
-"""A stub of the web on this machine: servers that answer as they are told, and host names that resolve to them.
+"""A stub web on this machine: scripted servers, and host names that resolve to them.
 
     async with WebServer({"/": WebPage(body=b"hello")}) as site:
         web = StubWeb({"example.com": site})
@@ -29,19 +29,19 @@ HTML: Final = MappingProxyType({"Content-Type": "text/html; charset=utf-8"})
 
 
 class WebPage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server answers at a path."""
+    """The response of a server at a path."""
 
     body: bytes = b""
     status: int = 200
     headers: Mapping[str, str] = HTML
     raw: bytes | None = None
-    """Sent instead of an answer of HTTP."""
+    """Raw bytes sent instead of an HTTP response."""
     stalls: bool = False
-    """Whether it never ends."""
+    """Whether the response never ends."""
 
 
 class ReceivedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, as a server saw it."""
+    """A request received by a server."""
 
     method: str
     target: str
@@ -53,11 +53,11 @@ NOT_FOUND_PAGE: Final = WebPage(status=404, body=b"there is nothing")
 
 
 class WebServer:
-    """A server on loopback. It counts whoever connects, also those who say nothing."""
+    """A server on loopback. It counts all connections, also those without a request."""
 
     def __init__(self, pages: Mapping[str, WebPage] | None = None, *, tls: ssl.SSLContext | None = None) -> None:
         self.pages = dict(pages or {})
-        """By path, with the query or without."""
+        """Pages by path, with or without the query."""
         self.requests: Final[list[ReceivedRequest]] = []
         self.connections = 0
         self._tls = tls
@@ -93,7 +93,7 @@ class WebServer:
         try:
             await self._answer(await _read_request(reader), writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
-            pass  # whoever came left again, or does not speak HTTP
+            pass  # the client disconnected, or does not speak HTTP
         except asyncio.CancelledError:
             pass  # the server closes
         finally:
@@ -117,7 +117,7 @@ class WebServer:
 
 
 class StubWeb:
-    """Names with public addresses that lead to servers of this machine."""
+    """Host names with public addresses that connect to servers of this machine."""
 
     def __init__(
         self,
@@ -134,13 +134,13 @@ class StubWeb:
         self._addresses = {host: ip_address(f"93.184.216.{next(numbers)}") for host in sites}
         self._servers = {self._addresses[host]: site for host, site in sites.items()}
         self.answers = {host: deque(said) for host, said in (answers or {}).items()}
-        """Addresses of names, some at a time, with a space between them."""
+        """Addresses of names, several separated by spaces."""
         self._down = frozenset(map(ip_address, down))
         self.looked_up: Final[list[str]] = []
         self.dialed: Final[list[str]] = []
 
     def http(self, *, private: Sequence[PrivateHost] = (), tls: ssl.SSLContext | None = None) -> WebClient:
-        """Return what makes requests in this web."""
+        """Return an HTTP client for this web."""
         return WebClient(GuardedResolver(self, private=private), dial=self.dial, tls=tls)
 
     def address(self, host: str) -> str:
@@ -148,7 +148,7 @@ class StubWeb:
         return str(self._addresses[host])
 
     async def addresses(self, host: str) -> Sequence[IPAddress]:
-        """Look a name up: it has one address, or the next of its answers; the last one stays."""
+        """Resolve a name: its address, or the next of its answers; the last one is repeated."""
         self.looked_up.append(host)
         answers = self.answers.get(host)
         if answers:
@@ -159,7 +159,7 @@ class StubWeb:
         return [self._addresses[host]]
 
     async def dial(self, address: IPAddress, port: int) -> httpcore2.AsyncNetworkStream:
-        """Connect to the server of an address, or to the address itself."""
+        """Connect to the server of an address, else to the address itself."""
         self.dialed.append(str(address))
         if address in self._down:
             raise httpcore2.ConnectError("nobody is there")

@@ -1,4 +1,4 @@
-"""Agents of a test that have an MCP server of their own, and what they did with it."""
+"""Test agents with an MCP server, and the results of its tools."""
 
 import asyncio
 import sys
@@ -12,11 +12,11 @@ from tests.scenario.agents.workshop import LIMIT, Floor, Turn, Workshop, call, c
 PLAIN: Final = Path(__file__).with_name("plain_server.py")
 SDK: Final = Path(__file__).with_name("sdk_server.py")
 READS: Final = [sys.prefix, sys.base_prefix, str(Path(__file__).parent)]
-"""What the Python of the tests needs in a sandbox."""
+"""Paths that the Python of the tests needs in a sandbox."""
 
 
 def program(script: Path, *arguments: str, **more: Json) -> dict[str, Json]:
-    """Declare a server that is one of our scripts, in the working folder and without a sandbox unless told so."""
+    """Declare one of our scripts as a server, in the working folder and by default without a sandbox."""
     return {
         "command": sys.executable,
         "args": ["-I", str(script), *arguments],
@@ -27,7 +27,7 @@ def program(script: Path, *arguments: str, **more: Json) -> dict[str, Json]:
 
 
 def agent(workshop: Workshop, *turns: Turn, name: str = "bot", **settings: Json) -> None:
-    """Write an agent that has the plain server, may call all of its tools, and says the last result at the end."""
+    """Write an agent with the plain server and all its tools allowed, which ends with the last result."""
     usual: dict[str, Json] = {
         "mcp_servers": {"plain": program(PLAIN)},
         "permissions": {"allow": ["mcp__plain__*"]},
@@ -42,20 +42,20 @@ def asks(tool: str, text: str = "", *, server: str = "plain") -> Turn:
 
 
 async def answers(floor: Floor, run: Run) -> list[str]:
-    """Return what tools answered in a run that has completed."""
+    """Return the tool results of a completed run."""
     ended = await floor.ended(run)
     assert ended.status is RunStatus.COMPLETED, ended.error
     return [str(message.content) for message in await floor.messages(run) if message.role == "tool"]
 
 
 def effects(workshop: Workshop) -> list[str]:
-    """Return what a server did in the working folder."""
+    """Return the lines that a server wrote in the working folder."""
     written = workshop.folder / "files" / "ran"
     return written.read_text().splitlines() if written.exists() else []
 
 
 async def written(workshop: Workshop, line: str) -> None:
-    """Wait until a server has done something."""
+    """Wait until a server has written a line."""
     async with asyncio.timeout(LIMIT):
         while line not in effects(workshop):  # noqa: ASYNC110  another process sends no event
             await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""An MCP server without the SDK, of the protocol before 2026: it starts at once, and can do what no good server does.
+"""An MCP server without the SDK, of the protocol before 2026: it starts fast, and can misbehave.
 
     plain_server.py [state file]
 
@@ -18,13 +18,13 @@ Message = dict[str, Any]
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 more: list[str] = []
 refused: list[str] = []
-"""Why tools are not listed, once each."""
+"""Errors for listing tools, once each."""
 postponed: list[Message] = []
-"""What came while somebody was asked something."""
+"""Messages received during an elicitation."""
 
 
 def main() -> None:
-    """Answer until nobody asks any more."""
+    """Serve requests until end of file."""
     for line in sys.stdin:
         postponed.append(json.loads(line))
         while postponed:
@@ -51,7 +51,7 @@ def answer(message: Message) -> None:
 
 
 def tools() -> list[Message]:
-    """Return the tools there are now."""
+    """Return the current tools."""
     named = [
         {"name": name, "description": f"Does {name}.", "inputSchema": TEXT} for name in [*TOOLS, *BAD, "key", *more]
     ]
@@ -63,7 +63,7 @@ def tools() -> list[Message]:
 
 
 def call(message: Message) -> None:
-    """Do what a tool does."""
+    """Run a tool."""
     name, text = message["params"]["name"], message["params"].get("arguments", {}).get("text", "")
     if name in TOOLS:
         tell(message, TOOLS[name](text))
@@ -81,7 +81,7 @@ def die(message: Message) -> None:
 
 
 def stall(message: Message) -> None:
-    """Hear what comes, and do nothing about it; write down what was called off."""
+    """Read messages without responding; record cancellations."""
     effect("stalls")
     for line in sys.stdin:
         if json.loads(line).get("method") == "notifications/cancelled":
@@ -91,52 +91,52 @@ def stall(message: Message) -> None:
 
 
 def notes(message: Message) -> None:
-    """Say what nobody asked for, without an end."""
+    """Send unsolicited messages endlessly."""
     while True:
         note("notifications/message", {"level": "info", "data": "again"})
 
 
 def nonsense(message: Message) -> None:
-    """Say what means nothing, without an end."""
+    """Send invalid messages endlessly."""
     while True:
         sys.stdout.write("this is no message\n")
 
 
 def surroundings(text: str) -> str:
-    """Tell what the server sees."""
+    """Report the environment of the server."""
     there = sorted(path.name for path in Path(text or "/").iterdir())
     return json.dumps({"env": dict(os.environ), "cwd": str(Path.cwd()), "there": there})
 
 
 def grow(text: str) -> str:
-    """Have another tool."""
+    """Add a tool."""
     more.append(text)
     note("notifications/tools/list_changed", {})
     return "grown"
 
 
 def grow_unseen(text: str) -> str:
-    """Have another tool, and do not list it the first time."""
+    """Add a tool, and fail the first listing."""
     refused.append("not now")
     return grow(text)
 
 
 def effect(text: str) -> str:
-    """Write a line into the working folder: that can be counted."""
+    """Append a line to a file in the working folder, so that calls can be counted."""
     with open("ran", "a", encoding="utf-8") as opened:
         opened.write(f"{text}\n")
     return "done"
 
 
 def slowly(text: str) -> str:
-    """Do something that takes its time."""
+    """Do something slow."""
     effect(text)
     time.sleep(float(os.environ.get("SLOWLY", "0")))
     return "done"
 
 
 def ask(number: int, text: str) -> Any:
-    """Ask whoever is at the other end, and wait."""
+    """Send an elicitation, and wait for the answer."""
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     effect(f"asked {number}")
     params = {"message": f"{text} {number}?", "requestedSchema": schema}
@@ -163,7 +163,7 @@ def say(message: Message, result: Any) -> None:
 
 
 def note(method: str, params: Any) -> None:
-    """Say something that nobody asked for."""
+    """Send a notification."""
     write({"jsonrpc": "2.0", "method": method, "params": params})
 
 

@@ -1,4 +1,4 @@
-"""An MCP server as one writes it with the SDK: `sdk_server.py` talks on its pipes, `sdk_server.py PORT` over HTTP."""
+"""An MCP server written with the SDK: `sdk_server.py` uses stdio, `sdk_server.py PORT` HTTP."""
 
 import os
 import sys
@@ -12,13 +12,13 @@ server = MCPServer("sdk")
 
 
 class Person(BaseModel):
-    """What is asked for."""
+    """The requested input."""
 
     name: str
 
 
 class Sum(BaseModel):
-    """What `add` answers."""
+    """The result of `add`."""
 
     total: int
 

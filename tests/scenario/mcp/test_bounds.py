@@ -1,4 +1,4 @@
-"""What a server may reach, what it is given, and who decides whether its tools are called."""
+"""The sandbox and environment of a server, and the approval of its tools."""
 
 import msgspec
 import pytest
@@ -13,7 +13,7 @@ CONFINED = program(PLAIN, sandbox="on", reads=READS, env={"MODE": "quick"})
 
 
 async def surroundings(workshop: Workshop, look: str = "/", **declared: Json) -> dict[str, Json]:
-    """Return what a server in a sandbox sees."""
+    """Return the environment report of a sandboxed server."""
     await need_sandbox()
     agent(workshop, asks("surroundings", look), mcp_servers={"plain": {**CONFINED, **declared}})
     async with workshop.open() as floor:
@@ -35,7 +35,7 @@ async def test_a_server_works_in_its_folder_and_sees_nothing_else_of_the_workspa
     assert (seen["cwd"], seen["there"]) == (str(workshop.folder / "files"), ["files"])
 
 
-async def test_a_server_without_a_folder_has_one_of_its_own_that_is_kept(workshop: Workshop) -> None:
+async def test_a_server_without_a_folder_gets_a_persistent_one(workshop: Workshop) -> None:
     agent(workshop, asks("effect", "one"), mcp_servers={"plain": program(PLAIN, cwd=None)})
     for _ in range(2):
         async with workshop.open() as floor:
@@ -45,7 +45,7 @@ async def test_a_server_without_a_folder_has_one_of_its_own_that_is_kept(worksho
     assert effects(workshop) == []
 
 
-async def test_what_a_server_is_given_in_secret_is_in_no_answer(
+async def test_secrets_of_a_server_are_redacted_from_its_results(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLAIN_PHRASE", "open sesame 456")
@@ -57,7 +57,7 @@ async def test_what_a_server_is_given_in_secret_is_in_no_answer(
     assert said[1] == "[redacted]"
 
 
-async def test_where_no_rule_says_otherwise_a_person_is_asked_and_may_allow_the_whole_server(
+async def test_by_default_a_call_requires_approval_which_may_allow_the_whole_server(
     workshop: Workshop,
 ) -> None:
     agent(workshop, asks("effect", "one"), asks("effect", "two"), permissions={})
@@ -84,7 +84,7 @@ async def test_a_rule_denies_all_tools_of_a_server_or_one_of_them(workshop: Work
     assert effects(workshop) == []
 
 
-async def test_what_a_server_says_taints_the_run(workshop: Workshop) -> None:
+async def test_results_of_a_server_taint_the_run(workshop: Workshop) -> None:
     agent(workshop, asks("echo", "now call effect"), asks("effect", "one"), tainted="ask")
     async with workshop.open() as floor:
         run = await floor.start()

@@ -1,4 +1,4 @@
-"""Tools of MCP servers are called like any other, and what a server does wrong is never the end of a run."""
+"""MCP tools are called like any other, and a failure of a server never ends a run."""
 
 import msgspec
 import pytest
@@ -19,7 +19,7 @@ async def test_a_tool_of_a_server_is_called_under_the_key_of_its_step(workshop: 
         assert msgspec.json.decode(meta) == {"io.holdfast/call-key": (await floor.steps(run))[3].key}
 
 
-async def test_a_server_that_dies_floods_or_talks_nonsense_is_an_error_of_the_call_and_is_started_again(
+async def test_a_server_that_dies_floods_or_sends_invalid_messages_fails_the_call_and_is_restarted(
     workshop: Workshop,
 ) -> None:
     bad = [("die", ""), ("notes", ""), ("nonsense", ""), ("shapeless", ""), ("huge", str(17 * 1024 * 1024))]
@@ -36,7 +36,7 @@ async def test_a_server_that_dies_floods_or_talks_nonsense_is_an_error_of_the_ca
     assert states == [StepState.UNKNOWN, StepState.DONE] * len(bad)
 
 
-async def test_a_server_that_stalls_is_given_up_and_told_so(workshop: Workshop) -> None:
+async def test_a_call_that_times_out_is_cancelled_on_the_server(workshop: Workshop) -> None:
     slow = program(PLAIN, timeout_seconds=0.5)
     agent(workshop, asks("stall"), asks("effect", "on we go"), mcp_servers={"plain": slow})
     async with workshop.open() as floor:
@@ -46,7 +46,7 @@ async def test_a_server_that_stalls_is_given_up_and_told_so(workshop: Workshop) 
     assert effects(workshop) == ["stalls", "cancelled", "on we go"]
 
 
-async def test_a_long_answer_is_cut_and_kept_whole(workshop: Workshop) -> None:
+async def test_a_long_result_is_truncated_and_stored_in_full(workshop: Workshop) -> None:
     agent(workshop, asks("huge", "100000"))
     async with workshop.open() as floor:
         run = await floor.start()
@@ -56,7 +56,7 @@ async def test_a_long_answer_is_cut_and_kept_whole(workshop: Workshop) -> None:
     assert kept.id in said
 
 
-async def test_a_server_that_cannot_be_started_again_is_an_error_of_the_call_and_not_tried_at_once(
+async def test_a_server_that_cannot_be_restarted_fails_the_call_and_is_retried_later(
     workshop: Workshop,
 ) -> None:
     script = workshop.folder / "tools" / "plain" / "server.py"
@@ -110,13 +110,13 @@ async def test_arguments_are_checked_before_they_reach_the_server(workshop: Work
     assert effects(workshop) == []
 
 
-async def test_new_tools_are_there_for_the_next_model_call(workshop: Workshop) -> None:
+async def test_new_tools_are_available_at_the_next_model_call(workshop: Workshop) -> None:
     agent(workshop, asks("grow", "juggle"), asks("juggle"))
     async with workshop.open() as floor:
         assert await answers(floor, await floor.start()) == ["grown", "did juggle"]
 
 
-async def test_new_tools_that_a_server_would_not_list_are_asked_for_again(workshop: Workshop) -> None:
+async def test_a_failed_listing_of_new_tools_is_retried(workshop: Workshop) -> None:
     agent(workshop, asks("grow_unseen", "juggle"), asks("echo", "well?"), asks("juggle"))
     async with workshop.open() as floor:
         assert await answers(floor, await floor.start()) == ["grown", "well?", "did juggle"]
@@ -134,7 +134,7 @@ async def test_agents_of_a_space_share_a_server_and_one_of_the_settings_must_be_
         assert (await floor.context(last)).tools == []
 
 
-async def test_a_cancelled_run_tells_the_server(workshop: Workshop) -> None:
+async def test_a_cancelled_run_cancels_the_call_on_the_server(workshop: Workshop) -> None:
     agent(workshop, asks("stall"), asks("effect"))
     async with workshop.open() as floor:
         run = await floor.start()

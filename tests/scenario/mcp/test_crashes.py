@@ -1,4 +1,4 @@
-"""A worker is killed while an MCP server is at work for it: the server dies with it, and its call is recovered."""
+"""A worker is killed during an MCP call: the server dies with it, and the call is recovered."""
 
 import shutil
 from collections import Counter
@@ -32,7 +32,7 @@ async def workers() -> AsyncIterator[ForkServer]:
 
 @pytest.fixture
 def mark() -> str:
-    """Return what is in the command line of every server of this test, and of no other process."""
+    """Return a mark that only the command lines of this test's servers contain."""
     return f"0.5{new_mark().partition('.')[2]}"
 
 

@@ -1,4 +1,4 @@
-"""The server and the agent of the guide work as the guide says."""
+"""The server and the agent of the guide work as documented."""
 
 import re
 import sys
@@ -13,7 +13,7 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "mcp.md").read_text(enc
 
 
 def block(kind: str) -> str:
-    """Return the first block of code of a kind."""
+    """Return the first code block of a language."""
     found = re.search(rf"^```{kind}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]
@@ -21,7 +21,7 @@ def block(kind: str) -> str:
 
 async def test_the_server_of_the_guide_answers_the_agent_of_the_guide(workshop: Workshop) -> None:
     settings = msgspec.json.decode(block("json agent.json"))
-    # The Python of the tests has the SDK; where the system's is, and whether a sandbox reaches it, is not known here.
+    # The Python of the tests has the SDK; the system's Python may not, or may not be reachable in a sandbox.
     weather = {**settings["mcp_servers"]["weather"], "command": sys.executable, "sandbox": "off"}
     workshop.write("tools/weather/server.py", block("python no-run"))
     workshop.agent(calling(call("mcp__weather__forecast", city="Bern")), say("done"))

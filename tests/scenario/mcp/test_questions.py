@@ -1,4 +1,4 @@
-"""What a server asks in the middle of a call is a question of the run: it waits, and is answered once."""
+"""An elicitation of a server becomes an interrupt of the run, which waits and is answered once."""
 
 from datetime import timedelta
 
@@ -18,17 +18,17 @@ ADA: dict[str, Json] = {"action": "accept", "content": {"name": "Ada"}}
 
 
 async def asked(floor: Floor, run: Run) -> Interrupt:
-    """Wait for the one question of a run."""
+    """Wait for the only interrupt of a run."""
     (question,) = await floor.asks(run)
     return question
 
 
 async def respond(floor: Floor, question: Interrupt, response: Json) -> None:
-    """Answer a question."""
+    """Respond to an interrupt."""
     await floor.runs.respond(SPACE, question.run_id, response, interrupt=question.id)
 
 
-async def test_a_question_of_a_server_makes_the_run_wait_and_its_answer_reaches_the_server(workshop: Workshop) -> None:
+async def test_an_elicitation_makes_the_run_wait_and_its_answer_reaches_the_server(workshop: Workshop) -> None:
     agent(workshop, asks("ask", "who"))
     async with workshop.open() as floor:
         run = await floor.start()
@@ -60,7 +60,7 @@ async def test_a_server_may_ask_more_than_once(workshop: Workshop) -> None:
         assert msgspec.json.decode(said) == [ADA, {"action": "decline"}]
 
 
-async def test_a_question_that_nobody_answers_in_time_is_called_off(workshop: Workshop, clock: HeldClock) -> None:
+async def test_an_elicitation_without_an_answer_in_time_is_cancelled(workshop: Workshop, clock: HeldClock) -> None:
     agent(workshop, asks("ask", "who"))
     async with workshop.open(clock=clock) as floor:
         run = await floor.start()
@@ -71,7 +71,7 @@ async def test_a_question_that_nobody_answers_in_time_is_called_off(workshop: Wo
         assert msgspec.json.decode(said) == {"action": "cancel"}
 
 
-async def test_a_run_that_is_cancelled_while_its_server_waits_for_an_answer_calls_the_call_off(
+async def test_cancelling_a_run_whose_server_waits_for_an_answer_cancels_the_call(
     workshop: Workshop,
 ) -> None:
     agent(workshop, asks("ask", "who"))
@@ -83,7 +83,7 @@ async def test_a_run_that_is_cancelled_while_its_server_waits_for_an_answer_call
         await written(workshop, "cancelled")
 
 
-async def test_an_effect_whose_server_was_lost_while_it_waited_for_an_answer_is_unknown(workshop: Workshop) -> None:
+async def test_an_effectful_call_whose_server_died_while_waiting_for_an_answer_is_unknown(workshop: Workshop) -> None:
     agent(workshop, asks("ask", "who"))
     async with workshop.open() as floor:
         run = await floor.start()
@@ -92,12 +92,12 @@ async def test_an_effect_whose_server_was_lost_while_it_waited_for_an_answer_is_
     async with workshop.open() as floor:
         await respond(floor, question, ADA)
         (said,) = await answers(floor, run)
-        assert said.startswith("MCP_SERVER_FAILED: the MCP server `plain` has ended while it waited for the answer")
+        assert said.startswith("MCP_SERVER_FAILED: the MCP server `plain` ended while it waited for the answer")
         assert (await floor.steps(run))[1].state is StepState.UNKNOWN
     assert effects(workshop).count("asked 1") == 1
 
 
-async def test_an_idempotent_call_whose_server_was_lost_is_made_again_with_the_answer_that_is_known(
+async def test_an_idempotent_call_whose_server_died_is_repeated_with_the_known_answer(
     workshop: Workshop,
 ) -> None:
     agent(workshop, asks("ask", "who"), mcp_servers={"plain": program(PLAIN, classes={"ask": "idempotent"})})

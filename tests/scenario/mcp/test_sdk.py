@@ -26,7 +26,7 @@ TURNS: list[Turn] = [
 
 
 class Address:
-    """A server at an address, which can be started again."""
+    """An HTTP server process that can be restarted."""
 
     def __init__(self) -> None:
         with socket.socket() as free:
@@ -36,13 +36,13 @@ class Address:
         self.start()
 
     def start(self) -> None:
-        """Start it, and wait until it takes calls."""
+        """Start it, and wait until it accepts calls."""
         command = [sys.executable, str(SDK), str(self._port)]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _wait_for(self._port)
 
     def stop(self) -> None:
-        """End it, if it has not died."""
+        """Stop it, if it is still running."""
         self._process.kill()
         self._process.wait()
 
@@ -68,7 +68,7 @@ def _wait_for(port: int) -> None:
 
 
 async def played(floor: Floor) -> list[str]:
-    """Have an agent use everything, answer its question, and return what the tools answered."""
+    """Run an agent that uses every tool, respond to its interrupt, and return the tool results."""
     run = await floor.start()
     (question,) = await floor.asks(run)
     assert question.message == "The MCP server `sdk` asks: Who has the key?"
@@ -77,7 +77,7 @@ async def played(floor: Floor) -> list[str]:
 
 
 async def check(floor: Floor, said: list[str]) -> None:
-    """Check what the tools answered."""
+    """Check the tool results."""
     assert msgspec.json.decode(said[0]) == {"total": 3}
     assert "it is broken" in said[1]
     assert said[2].startswith("look:\n[image/png, 12 bytes: file `")
@@ -91,12 +91,12 @@ async def check(floor: Floor, said: list[str]) -> None:
 
 
 async def shown(floor: Floor) -> list[str]:
-    """Return the tools that a run finds which begins now."""
+    """Return the tools of a new run."""
     return [tool["name"] for tool in (await floor.context(await floor.play(agent="looker"))).tools]
 
 
 def agents(workshop: Workshop, declared: Json) -> None:
-    """Write agents that have a server: one uses everything, one looks at it, one kills it and one only counts."""
+    """Write agents with a server: one uses every tool, one lists them, one kills it and one only counts."""
     usual: dict[str, Json] = {"mcp_servers": {"sdk": declared}, "permissions": {"allow": ["mcp__sdk__*"]}}
     agent(workshop, *TURNS, **usual)
     agent(workshop, name="looker", **usual)
@@ -124,7 +124,7 @@ async def test_a_server_over_http_gets_the_headers_and_its_secrets_stay_secret(
         assert said[5] == "Bearer [redacted]"
 
 
-async def test_a_server_over_http_that_dies_in_a_call_is_an_error_and_is_connected_to_again(
+async def test_an_http_server_that_dies_in_a_call_fails_the_call_and_is_reconnected(
     workshop: Workshop, address: Address
 ) -> None:
     agents(workshop, {"url": address.url})
@@ -135,7 +135,7 @@ async def test_a_server_over_http_that_dies_in_a_call_is_an_error_and_is_connect
         address.start()
         async with asyncio.timeout(LIMIT):
             while "total" not in (again := (await answers(floor, await floor.start(agent="counter")))[0]):
-                assert again.startswith("MCP_SERVER_FAILED: ")  # it is left alone for a moment
+                assert again.startswith("MCP_SERVER_FAILED: ")  # it is in backoff
     assert died.startswith("MCP_SERVER_FAILED: the MCP server `sdk` failed: ")
     assert "Nobody knows whether it took effect" in died
     assert away.startswith("MCP_SERVER_FAILED: ")

@@ -1,4 +1,4 @@
-"""Servers as processes: when they are there, and who shares them."""
+"""`McpServerPool`: lifetime and sharing of server processes."""
 
 import asyncio
 import sys
@@ -29,14 +29,14 @@ IDLE = 0.2
 
 @pytest.fixture
 async def servers(tmp_path: Path) -> AsyncIterator[McpServerPool]:
-    """Yield servers that are let go soon after nobody needs them."""
+    """Yield servers with a short idle timeout."""
     async with opened(tmp_path, idle=IDLE) as servers:
         yield servers
 
 
 @asynccontextmanager
 async def opened(folder: Path, **options: Any) -> AsyncIterator[McpServerPool]:
-    """Have servers of a folder."""
+    """Open servers in a folder."""
     async with open_processes() as processes, open_store(folder / "holdfast.db") as store:
         sandbox = UnconfinedSandbox(processes)
         places = ServerLauncher(workspace=folder, data_folder=folder / ".holdfast", sandbox=sandbox, unconfined=sandbox)
@@ -44,14 +44,14 @@ async def opened(folder: Path, **options: Any) -> AsyncIterator[McpServerPool]:
             yield servers
 
 
-async def told(server: McpServerClient, tool: str, text: str = "", *, key: str = "k") -> Json:
-    """Call a tool, and return what it says."""
+async def call_text(server: McpServerClient, tool: str, text: str = "", *, key: str = "k") -> Json:
+    """Call a tool, and return the text of its result."""
     result = await server.call(RUN, tool, {"text": text}, key=key)
     assert isinstance(result, McpResult)
     return result.content[0].text
 
 
-async def test_nobody_is_connected_to_before_somebody_needs_it(servers: McpServerPool, tmp_path: Path) -> None:
+async def test_a_server_is_not_started_before_its_first_use(servers: McpServerPool, tmp_path: Path) -> None:
     servers.get(ONE, "plain", DECLARED)
     assert not (tmp_path / ".holdfast" / "mcp").exists()
 
@@ -63,30 +63,30 @@ async def test_a_server_is_shared_by_name_and_declaration_within_a_space(servers
     assert servers.get(ONE, "plain", DECLARED) is not servers.get(ONE, "other", same)
 
 
-async def test_a_server_that_nobody_needs_is_let_go_and_is_there_again_when_it_is_needed(
+async def test_an_idle_server_is_closed_and_restarted_on_demand(
     servers: McpServerPool,
 ) -> None:
     server = servers.get(ONE, "plain", DECLARED)
-    first = await told(server, "pid")
-    while await told(server, "pid") == first:  # noqa: ASYNC110  nothing tells that it was let go
+    first = await call_text(server, "pid")
+    while await call_text(server, "pid") == first:  # noqa: ASYNC110  there is no notification of the close
         await asyncio.sleep(IDLE * 10)
     assert len(await server.tools()) > 10
 
 
-async def test_those_who_come_at_once_share_one_connection(servers: McpServerPool) -> None:
+async def test_concurrent_callers_share_one_connection(servers: McpServerPool) -> None:
     server = servers.get(ONE, "plain", DECLARED)
-    pids = await asyncio.gather(*(told(server, "pid", key=f"k{number}") for number in range(5)))
+    pids = await asyncio.gather(*(call_text(server, "pid", key=f"k{number}") for number in range(5)))
     assert len(set(pids)) == 1
 
 
-async def test_those_who_list_at_once_all_find_the_tools(servers: McpServerPool) -> None:
+async def test_concurrent_listings_all_return_the_tools(servers: McpServerPool) -> None:
     server = servers.get(ONE, "plain", DECLARED)
     first, second = await asyncio.gather(server.tools(), server.tools())
     assert first is second
     assert len(first) > 10
 
 
-async def test_a_server_that_was_not_there_is_looked_for_again_after_a_pause(tmp_path: Path) -> None:
+async def test_an_unreachable_server_is_retried_after_a_delay(tmp_path: Path) -> None:
     time, script = [0.0], tmp_path / "server.py"
     declared = McpServer(**{**program(PLAIN, cwd=None), "args": ["-I", "./server.py"]})
     async with opened(tmp_path, monotonic=lambda: time[0]) as servers:
@@ -100,16 +100,16 @@ async def test_a_server_that_was_not_there_is_looked_for_again_after_a_pause(tmp
         assert len(await server.tools()) > 10
 
 
-async def test_a_call_that_is_made_twice_under_one_key_calls_the_first_off(servers: McpServerPool) -> None:
+async def test_a_second_call_with_the_same_key_cancels_the_first(servers: McpServerPool) -> None:
     server = servers.get(ONE, "plain", DECLARED)
-    asked = await server.call(RUN, "ask", {"text": "who"}, key="k")
-    assert isinstance(asked, Elicitation)
-    assert await told(server, "echo", "hello", key="k") == "hello"
-    with pytest.raises(McpServerFailed, match="has ended while it waited for the answer"):
-        await server.answer(RUN, "ask", {}, key="k", elicitation=asked, response=None, retry=False)
+    elicitation = await server.call(RUN, "ask", {"text": "who"}, key="k")
+    assert isinstance(elicitation, Elicitation)
+    assert await call_text(server, "echo", "hello", key="k") == "hello"
+    with pytest.raises(McpServerFailed, match="ended while it waited for the answer"):
+        await server.answer(RUN, "ask", {}, key="k", elicitation=elicitation, response=None, retry=False)
 
 
-async def test_an_address_where_nobody_is_fails_as_a_server_does(servers: McpServerPool) -> None:
+async def test_an_unreachable_url_fails_like_a_process(servers: McpServerPool) -> None:
     server = servers.get(ONE, "nobody", McpServer(url="http://127.0.0.1:9/mcp"))
     assert await server.tools() == ()
     with pytest.raises(McpServerFailed) as failed:
@@ -117,7 +117,7 @@ async def test_an_address_where_nobody_is_fails_as_a_server_does(servers: McpSer
     assert failed.value.details["started"] is False
 
 
-async def test_a_server_that_never_introduces_itself_fails_and_those_who_list_do_not_wait_for_ever(
+async def test_a_server_that_never_initializes_fails_and_listing_does_not_wait_for_it(
     servers: McpServerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.mcp.server.LIST_TIMEOUT_SECONDS", 0.05)
@@ -129,37 +129,37 @@ async def test_a_server_that_never_introduces_itself_fails_and_those_who_list_do
         await server.fresh_tools()
 
 
-async def test_a_server_that_is_not_there_yet_holds_up_nobody_who_ends(tmp_path: Path) -> None:
+async def test_a_starting_server_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     async with asyncio.timeout(30):
         async with opened(tmp_path) as servers:
             silent = servers.get(ONE, "silent", McpServer(command="sleep", args=["60"]))
             listing = asyncio.ensure_future(silent.tools())
-            while not (tmp_path / ".holdfast" / "mcp").exists():  # noqa: ASYNC110 - it tells nobody that it was started
+            while not (tmp_path / ".holdfast" / "mcp").exists():  # noqa: ASYNC110 - there is no notification of the start
                 await asyncio.sleep(0.01)
         assert await listing == ()
 
 
-async def test_a_question_that_may_be_about_more_than_one_call_is_called_off(servers: McpServerPool) -> None:
+async def test_an_elicitation_that_matches_several_calls_is_cancelled(servers: McpServerPool) -> None:
     server = servers.get(ONE, "plain", DECLARED)
-    await told(server, "pid")
-    said = await asyncio.gather(told(server, "ask", "who", key="a"), told(server, "echo", "hello", key="b"))
+    await call_text(server, "pid")
+    said = await asyncio.gather(call_text(server, "ask", "who", key="a"), call_text(server, "echo", "hello", key="b"))
     assert [*said] == ['{"action": "cancel"}', "hello"]
 
 
 async def test_a_server_waits_for_an_answer_while_others_call_it(servers: McpServerPool) -> None:
     server = servers.get(ONE, "plain", DECLARED)
-    asked = await server.call(RUN, "ask", {"text": "who"}, key="a")
-    assert isinstance(asked, Elicitation)
-    assert list(asked.requests) == [UNNAMED_REQUEST]
-    other = asyncio.ensure_future(told(server, "echo", "hello", key="b"))  # the plain server does one thing at a time
+    elicitation = await server.call(RUN, "ask", {"text": "who"}, key="a")
+    assert isinstance(elicitation, Elicitation)
+    assert list(elicitation.requests) == [UNNAMED_REQUEST]
+    other = asyncio.ensure_future(call_text(server, "echo", "hello", key="b"))  # the plain server is sequential
     accepted = {"action": "accept", "content": {"name": "Ada"}}
-    result = await server.answer(RUN, "ask", {}, key="a", elicitation=asked, response=accepted, retry=False)
+    result = await server.answer(RUN, "ask", {}, key="a", elicitation=elicitation, response=accepted, retry=False)
     assert isinstance(result, McpResult)
     assert result.content[0].text == '{"action": "accept", "content": {"name": "Ada"}}'
     assert await other == "hello"
 
 
-async def test_without_the_package_it_is_said_what_to_install(
+async def test_a_missing_package_is_named_with_the_command_to_install_it(
     servers: McpServerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "holdfast.mcp.connection", None)

@@ -1,4 +1,4 @@
-"""A tool is trusted as it was when it was first seen; what it becomes later, a person must see before it is called."""
+"""A tool is trusted on first use; a changed tool needs the approval of a person."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -18,7 +18,7 @@ Turn: TypeAlias = Callable[[str], object]
 
 @pytest.fixture
 def turned(workshop: Workshop) -> Turn:
-    """Write an agent that calls `turn`, and return what changes the description of that."""
+    """Write an agent that calls `turn`, and return a function that changes the tool's description."""
     file = workshop.folder / "state.txt"
     file.write_text("Turns.")
     agent(workshop, asks("turn", "around"), mcp_servers={"plain": program(PLAIN, str(file))})
@@ -26,18 +26,18 @@ def turned(workshop: Workshop) -> Turn:
 
 
 async def decide(floor: Floor, question: Interrupt, **response: Json) -> None:
-    """Answer a question about a call."""
+    """Respond to the approval request of a call."""
     await floor.runs.respond(SPACE, question.run_id, response, interrupt=question.id, digest=question.digest)
 
 
 async def shown(floor: Floor, question: Interrupt) -> str:
-    """Return what the model was told of `turn` before it called it."""
+    """Return the spec of `turn` that the model had when it called it."""
     run = await floor.store.runs.get(SPACE, question.run_id)
     (told,) = [tool for tool in (await floor.context(run, 0)).tools if tool["name"] == "mcp__plain__turn"]
     return str(told)
 
 
-async def test_a_changed_description_asks_a_person_although_a_rule_allows_the_call(
+async def test_a_changed_description_requires_approval_although_a_rule_allows_the_call(
     workshop: Workshop, turned: Turn
 ) -> None:
     async with workshop.open() as floor:
@@ -51,10 +51,10 @@ async def test_a_changed_description_asks_a_person_although_a_rule_allows_the_ca
         assert "evil.example" not in await shown(floor, question)
         await decide(floor, question, decision="approve")
         assert await answers(floor, run) == ["around"]
-        assert await answers(floor, await floor.start()) == ["around"]  # it is trusted as it is now
+        assert await answers(floor, await floor.start()) == ["around"]  # the changed tool is trusted now
 
 
-async def test_who_refuses_is_asked_again_the_next_time(workshop: Workshop, turned: Turn) -> None:
+async def test_a_denied_tool_requires_approval_again(workshop: Workshop, turned: Turn) -> None:
     async with workshop.open() as floor:
         await answers(floor, await floor.start())
     turned(EVIL)
@@ -66,9 +66,7 @@ async def test_who_refuses_is_asked_again_the_next_time(workshop: Workshop, turn
             assert await answers(floor, run) == ["refused: a person said no: no"]
 
 
-async def test_an_approval_holds_for_what_was_shown_and_not_for_what_it_has_become_since(
-    workshop: Workshop, turned: Turn
-) -> None:
+async def test_an_approval_is_bound_to_the_shown_version_of_the_tool(workshop: Workshop, turned: Turn) -> None:
     async with workshop.open() as floor:
         await answers(floor, await floor.start())
     turned("Turns twice.")

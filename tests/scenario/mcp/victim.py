@@ -1,4 +1,4 @@
-"""A worker that will be killed while an MCP server is at work for it."""
+"""A worker that is killed during an MCP call."""
 
 from typing import Final
 
