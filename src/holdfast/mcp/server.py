@@ -84,13 +84,25 @@ class McpServerClient:
         A disconnected server keeps the tools it had. One that was never reached has none until it is. Concurrent
         callers share one listing.
         """
-        if self._should_list():
-            now = self._monotonic()
+        now = self._monotonic()
+        if self._listing is not None and not self._listing.done():
+            outdated = False
+        elif self._tools is None:
+            outdated = now >= self._next_list_at
+        else:
+            connection = self._connection
+            outdated = connection is not None and not connection.closed and connection.tools_changed
+        if outdated:
             relisting = self._tools is None and self._list_attempts
             self._wait_until = now + (RELIST_TIMEOUT_SECONDS if relisting else LIST_TIMEOUT_SECONDS)
             self._next_list_at = now + _backoff_seconds(self._list_attempts)
             self._list_attempts += 1
-            self._listing = self._tasks.create_task(self._list_quietly())
+
+            async def list_quietly() -> None:
+                with suppress(McpServerFailed):
+                    await self._connected()
+
+            self._listing = self._tasks.create_task(list_quietly())
         if self._listing is not None and not self._listing.done():
             # After the timeout the listing goes on, and a later caller gets its result.
             await asyncio.wait([self._listing], timeout=max(self._wait_until - self._monotonic(), 0.0))
@@ -175,17 +187,6 @@ class McpServerClient:
             self._used_at = self._monotonic()
             if not call.awaiting_answer:
                 self.open_calls.drop(key)
-
-    def _should_list(self) -> bool:
-        if self._listing is not None and not self._listing.done():
-            return False
-        if self._tools is None:
-            return self._monotonic() >= self._next_list_at
-        return self._connection is not None and not self._connection.closed and self._connection.tools_changed
-
-    async def _list_quietly(self) -> None:
-        with suppress(McpServerFailed):
-            await self._connected()
 
     async def _connected(self) -> "McpConnection":
         """Return an open connection with its tools listed."""

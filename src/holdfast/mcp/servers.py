@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from holdfast.concurrency import FirstErrorTaskGroup
 from holdfast.domain.errors import McpServerFailed, NotFound
 from holdfast.domain.idempotency import request_digest
-from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.ids import SpaceId
 from holdfast.domain.mcp_server import ENV_REFERENCE, McpServer, env_references, server_identity
 from holdfast.domain.tool import ToolReply
 from holdfast.mcp.calls import ConnectionLoss
@@ -161,7 +161,11 @@ class McpServerPool:
         """Cancel the calls that wait for an answer although their runs have ended."""
         for (space, _, _), server in list(self._servers.items()):
             for key, call in server.open_calls.all_awaiting_answer():
-                if await _has_ended(runs, space, call.run_id):
+                try:
+                    ended = (await runs.get(space, call.run_id)).status.terminal
+                except NotFound:
+                    ended = True
+                if ended:
                     server.open_calls.drop(key)
 
     def close(self) -> None:
@@ -198,7 +202,13 @@ async def open_mcp_servers(
     """Use servers within the block; close all of them at its end."""
     async with FirstErrorTaskGroup() as tasks:
         servers = McpServerPool(launcher, tasks=tasks, environment=environment, idle=idle, monotonic=monotonic)
-        sweeper = tasks.create_task(_sweep(servers, runs, interval=sweep))
+
+        async def sweep_forever() -> None:
+            while True:
+                await asyncio.sleep(sweep)
+                await servers.sweep(runs)
+
+        sweeper = tasks.create_task(sweep_forever())
         try:
             yield servers
         finally:
@@ -212,16 +222,3 @@ async def _import_sdk_module(name: str) -> ModuleType:
         return await asyncio.to_thread(import_module, f"holdfast.mcp.{name}")
     except ImportError as exc:
         raise McpServerFailed(f"MCP servers need a package ({exc}): run `pip install mcp`", started=False) from exc
-
-
-async def _sweep(servers: McpServerPool, runs: Runs, *, interval: float) -> None:
-    while True:
-        await asyncio.sleep(interval)
-        await servers.sweep(runs)
-
-
-async def _has_ended(runs: Runs, space: SpaceId, run_id: RunId) -> bool:
-    try:
-        return (await runs.get(space, run_id)).status.terminal
-    except NotFound:
-        return True

@@ -70,10 +70,27 @@ class ProviderClients:
         key = None if variable is None else os.environ.get(variable)
         if variable is not None and not key:
             raise Invalid(f"`{name}` needs its key in the environment variable `{variable}`: set it", variable=variable)
-        client = self._provider(provider, lambda: _custom_provider(provider, settings, key=key))
+        pydantic_model: PydanticModel
+        if settings.api == "anthropic":
+            from pydantic_ai.models.anthropic import AnthropicModel
+            from pydantic_ai.providers.anthropic import AnthropicProvider
+
+            client = self._provider(
+                provider, lambda: AnthropicProvider(api_key=key or _NO_KEY, base_url=settings.base_url)
+            )
+            pydantic_model = AnthropicModel(model, provider=client)
+        else:
+            from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+            from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+            client = self._provider(
+                provider, lambda: OpenAICompatibleProvider(provider, base_url=settings.base_url, api_key=key)
+            )
+            model_class = OpenAIChatModel if settings.api == "openai" else OpenAIResponsesModel
+            pydantic_model = model_class(model, provider=client)
         return ProviderModel(
             name,
-            _custom_model(model, settings, client),
+            pydantic_model,
             prices=configured_prices(settings) or listed_prices(model, url=settings.base_url),
             context_window=settings.context_window,
             timeout=settings.timeout_seconds,
@@ -100,26 +117,6 @@ def known_providers() -> list[str]:
     """Return the providers of the models that pydantic-ai lists."""
     names = {name.partition(":")[0] for name in known_model_names() if ":" in name}
     return sorted(name for name in names if "/" not in name)
-
-
-def _custom_provider(name: str, settings: ProviderSettings, *, key: str | None) -> Provider[Any]:
-    if settings.api == "anthropic":
-        from pydantic_ai.providers.anthropic import AnthropicProvider
-
-        return AnthropicProvider(api_key=key or _NO_KEY, base_url=settings.base_url)
-    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-
-    return OpenAICompatibleProvider(name, base_url=settings.base_url, api_key=key)
-
-
-def _custom_model(model: str, settings: ProviderSettings, provider: Provider[Any]) -> PydanticModel:
-    if settings.api == "anthropic":
-        from pydantic_ai.models.anthropic import AnthropicModel
-
-        return AnthropicModel(model, provider=provider)
-    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-
-    return (OpenAIChatModel if settings.api == "openai" else OpenAIResponsesModel)(model, provider=provider)
 
 
 def key_variable(provider: str) -> str:

@@ -87,7 +87,11 @@ def _api_error(exc: errors.ModelAPIError, *, name: str, key: str | None) -> Hold
         return ModelRefused(f"`{name}` does not accept the key: {remedy}: {_quote(exc)}", **details)
     if isinstance(exc, errors.ModelNotFoundError):
         return ModelRefused(f"there is no model `{name}`, or this key has no access: {_quote(exc)}", **details)
-    if _is_final(exc):
+    if isinstance(exc, errors.ModelHTTPError):
+        permanent = 400 <= exc.status_code < 500 and exc.status_code not in RETRYABLE_STATUS_CODES
+    else:
+        permanent = isinstance(exc, errors.ModelRequestRejectedError)
+    if permanent:
         return ModelRefused(f"`{name}` refused the call: {_quote(exc)}", **details)
     return ModelUnavailable(f"`{name}` is not available: {_quote(exc)}", **details)
 
@@ -97,12 +101,6 @@ def _is_too_long(exc: errors.ModelAPIError) -> bool:
         return True
     status = getattr(exc, "status_code", None)
     return status == 413 or (status in (400, 422) and _CONTEXT_OVERFLOW_PATTERN.search(_quote(exc)) is not None)
-
-
-def _is_final(exc: errors.ModelAPIError) -> bool:
-    if isinstance(exc, errors.ModelHTTPError):
-        return 400 <= exc.status_code < 500 and exc.status_code not in RETRYABLE_STATUS_CODES
-    return isinstance(exc, errors.ModelRequestRejectedError)
 
 
 def _quote(exc: Exception) -> str:

@@ -102,21 +102,14 @@ class PipeWriter:
         self.close()
 
 
-class LivePipeWriter:
+class LivePipeWriter(PipeWriter):
     """Writes a live input as it arrives, as fast as the command reads it."""
 
     def __init__(self, file: FileIO, live: LiveInput) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._file = file
         self._live = live
+        super().__init__(file, b"")
         live.on_change(self._write)
         self._write()
-
-    def close(self) -> None:
-        """End the input."""
-        if not self._file.closed:
-            self._loop.remove_writer(self._file.fileno())
-            self._file.close()
 
     def _write(self) -> None:
         """Write as much as the pipe accepts; continue when it accepts more."""

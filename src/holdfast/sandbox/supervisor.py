@@ -346,22 +346,17 @@ def _become_command(request: StartRequest, streams: list[int], report: int, *, m
         _make_read_only(request.read_only_paths)
         _install_seccomp_filter(request.filter)
         step = "program"
-        _execute(request)
+        failure: OSError = FileNotFoundError(2, "")
+        for program in request.programs():
+            try:
+                os.execve(program, request.argv, request.environment)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as exc:
+                failure = exc
+        raise failure
     except OSError as exc:
         os.write(report, f"failed {step} {exc.errno}".encode())
-
-
-def _execute(request: StartRequest) -> None:
-    """Execute the first candidate program that exists; if none can be executed, raise the most telling error."""
-    failure: OSError = FileNotFoundError(2, "")
-    for program in request.programs():
-        try:
-            os.execve(program, request.argv, request.environment)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as exc:
-            failure = exc
-    raise failure
 
 
 def _run_and_exit(function: Callable[[], None]) -> NoReturn:

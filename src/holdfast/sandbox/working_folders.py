@@ -14,7 +14,7 @@ from secrets import token_hex
 from threading import Lock
 from typing import Final
 
-from holdfast.domain.errors import Conflict, HoldfastError, Invalid, NotFound, TooLarge, Unavailable
+from holdfast.domain.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
 from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, child_path, parse_working_path, split_path
 from holdfast.ports.tools import EntryKind, FileSnapshot, FolderEntry, FolderListing
 from holdfast.sandbox.safe_open import FOLDER_FLAGS, Opener, default_opener, ensure_folder, open_beneath
@@ -222,7 +222,13 @@ def wrap_os_errors(root: int, path: WorkingPath) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        raise _to_error(exc, root, path) from exc
+        if exc.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise Invalid(_describe_obstacle(root, path), path=path) from exc
+        if exc.errno == errno.ENOENT:
+            raise NotFound(f"there is no `{path}`", path=path) from exc
+        if exc.errno in _ERRNO_MESSAGES:
+            raise Invalid(f"`{path}` {_ERRNO_MESSAGES[exc.errno]}", path=path) from exc
+        raise Unavailable(f"`{path}` cannot be used now: {exc.strerror or exc}", path=path) from exc
 
 
 def check_file(status: os.stat_result, path: WorkingPath) -> None:
@@ -234,16 +240,6 @@ def check_file(status: os.stat_result, path: WorkingPath) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         raise Invalid(f"`{path}` is {kind}, not a file", path=path)
-
-
-def _to_error(error: OSError, root: int, path: WorkingPath) -> HoldfastError:
-    if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return Invalid(_describe_obstacle(root, path), path=path)
-    if error.errno == errno.ENOENT:
-        return NotFound(f"there is no `{path}`", path=path)
-    if error.errno in _ERRNO_MESSAGES:
-        return Invalid(f"`{path}` {_ERRNO_MESSAGES[error.errno]}", path=path)
-    return Unavailable(f"`{path}` cannot be used now: {error.strerror or error}", path=path)
 
 
 def _describe_obstacle(root: int, path: WorkingPath) -> str:

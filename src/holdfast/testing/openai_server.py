@@ -370,13 +370,6 @@ def _sse_chunk(payload: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-async def serve(server: StubOpenAIServer, announce: Callable[[str], None]) -> None:
-    """Announce the URL of `server` and run it until cancelled."""
-    async with server:
-        announce(server.url)
-        await server.serve_forever()
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a stand-alone server: `python -m holdfast.testing.openai_server --port 8000 --text hello --chunks 20`."""
     parser = argparse.ArgumentParser(prog="python -m holdfast.testing.openai_server", description=__doc__)
@@ -390,12 +383,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     default_reply = StubReply(text=options.text, chunks=options.chunks, delay_ms=options.delay_ms)
     server = StubOpenAIServer(*replies, default_reply=default_reply, port=options.port)
 
-    def announce(url: str) -> None:
-        sys.stdout.write(f"{url}\n")
-        sys.stdout.flush()
+    async def serve() -> None:
+        async with server:
+            sys.stdout.write(f"{server.url}\n")
+            sys.stdout.flush()
+            await server.serve_forever()
 
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(server, announce))
+        asyncio.run(serve())
 
 
 if __name__ == "__main__":

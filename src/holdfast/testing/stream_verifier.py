@@ -303,15 +303,12 @@ class _StreamVerifier:
 
     def _step(self, segment: _Segment, event: StepEvent) -> None:
         key = (event.subagent_run_id, event.step_name)
-        match event:
-            case StepStarted():
-                self.require(key not in segment.steps, f"the step `{event.step_name}` is already open")
-                segment.steps.add(key)
-            case StepFinished():
-                self.require(key in segment.steps, f"no step `{event.step_name}` of that owner is open")
-                segment.steps.remove(key)
-            case _:
-                assert_never(event)
+        if isinstance(event, StepStarted):
+            self.require(key not in segment.steps, f"the step `{event.step_name}` is already open")
+            segment.steps.add(key)
+        else:
+            self.require(key in segment.steps, f"no step `{event.step_name}` of that owner is open")
+            segment.steps.remove(key)
 
     def _subagent(self, segment: _Segment, event: SubagentEvent) -> None:
         name = event.subagent_run_id
@@ -334,14 +331,10 @@ class _StreamVerifier:
 
     def _activity(self, segment: _Segment, event: ActivityEvent) -> None:
         name, owner = event.message_id, event.subagent_run_id
-        match event:
-            case ActivitySnapshot(replace=replaces):
-                if replaces is not False or name not in segment.activity_owners:
-                    segment.activity_owners[name] = owner
-            case ActivityDelta():
-                self._check_owner(owner, segment.activity_owners, name)
-            case _:
-                assert_never(event)
+        if isinstance(event, ActivityDelta):
+            self._check_owner(owner, segment.activity_owners, name)
+        elif event.replace is not False or name not in segment.activity_owners:
+            segment.activity_owners[name] = owner
 
 
 def _owner_text(owner: _Owner) -> str:
