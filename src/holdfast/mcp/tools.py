@@ -111,7 +111,7 @@ class McpTools:
             return self._servers.redact(server, await self._to_reply(lease, server, await call(tool)))
         except McpServerFailed as error:
             unknown = effectful and error.details.get("started", True)
-            note = " Nobody knows whether it took effect: verify before you call it again." if unknown else ""
+            note = " Its outcome is unknown: verify before you call it again." if unknown else ""
             failed = ToolReply(content=f"{error.code}: {error.message}{note}", failed=True, unknown=unknown)
             return self._servers.redact(server, failed)
         except (Conflict, Invalid) as error:

@@ -1,1 +1,1 @@
-"""What tools run in: processes that die with their worker."""
+"""Processes and sandboxes for tools: no command outlives its worker."""

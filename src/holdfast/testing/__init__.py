@@ -1,1 +1,1 @@
-"""What tests of Holdfast, and of programs built on it, stand on."""
+"""Helpers for tests of Holdfast and of programs built on it."""

@@ -31,7 +31,7 @@ async def test_a_server_that_dies_floods_or_sends_invalid_messages_fails_the_cal
         states = [step.state for step in await floor.steps(run) if step.name.startswith("mcp__")]
     assert said[1::2] == [f"after {tool}" for tool, _ in bad]
     assert all(text.startswith("MCP_SERVER_FAILED: the MCP server `plain` failed: ") for text in said[::2])
-    assert all("Nobody knows whether it took effect" in text for text in said[::2])
+    assert all("Its outcome is unknown" in text for text in said[::2])
     assert "it ended (exit code 3): it hurts" in said[0]
     assert states == [StepState.UNKNOWN, StepState.DONE] * len(bad)
 
