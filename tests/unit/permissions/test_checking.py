@@ -15,7 +15,7 @@ def said(**rules: list[str]) -> list[tuple[str, int, str]]:
     [
         ("bsh", "there is no tool `bsh`: did you mean `bash`"),
         ("bsh(x)", "there is no tool `bsh`"),
-        ("ask_user(x)", "rules of `ask_user` have nothing in brackets: write `ask_user`"),
+        ("ask_user(x)", "rules of `ask_user` take nothing in brackets: write `ask_user`"),
         ("bash(*)", "a rule names its program: write `bash` alone"),
         ("bash(  )", "there is no command"),
         ("bash('x)", "the command is not closed"),
@@ -28,10 +28,10 @@ def said(**rules: list[str]) -> list[tuple[str, int, str]]:
         ("read_file(a//b)", "it would never match"),
         ("read_file(/)", "it would never match"),
         ("read_file(~/x)", "`~` is not expanded"),
-        ("read_file(x )", "there is a space at the end"),
-        ("read_file([z-a])", "the path is no pattern"),
-        ("agent_spawn(Boss)", "no agent has such a name"),
-        ("agent_spawn(a b)", "no agent has such a name"),
+        ("read_file(x )", "the path begins or ends with a space"),
+        ("read_file([z-a])", "the path is not a valid pattern"),
+        ("agent_spawn(Boss)", "agent names have lower-case letters"),
+        ("agent_spawn(a b)", "agent names have lower-case letters"),
     ],
 )
 def test_a_rule_that_can_never_match_is_a_problem(rule: str, reason: str) -> None:
@@ -60,14 +60,14 @@ def test_a_rule_behind_one_that_covers_it_is_a_problem(rules: dict[str, list[str
 
 def test_a_program_that_only_runs_others_cannot_be_allowed() -> None:
     ((_, _, why),) = said(allow=["bash(env *)"])
-    assert why == "`env` is looked through: allow what it runs"
+    assert why == "`env` only runs another program: allow that one"
     assert said(deny=["bash(env *)"]) == []
 
 
 def test_a_remote_method_may_be_named_before_anybody_offers_it() -> None:
     assert said(allow=["remote__ring"], deny=["remote__open-page"]) == []
     assert [why for _, _, why in said(allow=["remote__ring(*)"])] == [
-        "rules of `remote__ring` have nothing in brackets: write `remote__ring`"
+        "rules of `remote__ring` take nothing in brackets: write `remote__ring`"
     ]
 
 

@@ -60,7 +60,7 @@ def test_a_fetch_that_no_rule_is_about_is_asked_for() -> None:
         ("web_fetch(domain:a.*.com)", "is not a valid host name"),
         ("web_fetch(domain:https://example.com)", "is not a valid host name"),
         ("web_fetch(domain:127.1)", "is not an IP address"),
-        ("web_search(domain:example.com)", "rules of `web_search` have nothing in brackets: write `web_search`"),
+        ("web_search(domain:example.com)", "rules of `web_search` take nothing in brackets: write `web_search`"),
     ],
 )
 def test_a_rule_that_no_address_can_fit_is_an_error(rule: str, why: str) -> None:
@@ -73,7 +73,7 @@ def test_a_rule_behind_one_that_covers_it_is_an_error() -> None:
         deny=["web_fetch(domain:example.com)"],
         allow=["web_fetch(domain:docs.example.com)", "web_fetch(domain:*.example.com)", "web_fetch(domain:other.org)"],
     )
-    assert [(one.kind, one.place) for one in rule_problems(rules)] == [("allow", 0), ("allow", 1)]
+    assert [(problem.kind, problem.position) for problem in rule_problems(rules)] == [("allow", 0), ("allow", 1)]
     below = Permissions(deny=["web_fetch(domain:*.example.com)"], allow=["web_fetch(domain:example.com)"])
     assert list(rule_problems(below)) == []
 

@@ -1,1 +1,1 @@
-"""Which calls an agent may make: its rules, what they are about, and what a shell command really does."""
+"""Permission rules of agents: parsing, checking and deciding."""

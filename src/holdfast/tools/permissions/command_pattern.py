@@ -5,7 +5,7 @@
     npm run test:*     a word may contain a `*`
 
 An allow rule matches a command as written. A deny or ask rule also matches when the program is called by its path or
-its options stand elsewhere or together (`rm -fr` for `rm -rf`), and possibly matches when other options come first.
+its options are reordered or combined (`rm -fr` for `rm -rf`), and possibly matches when other options come first.
 """
 
 import re
@@ -22,30 +22,30 @@ _SHORT_OPTIONS: Final = re.compile(r"-[A-Za-z0-9]+")
 
 
 class CommandPattern:
-    """Which commands a rule is about."""
+    """The commands that a rule matches."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
         words = shlex.split(text)
         self._open = words[-1] == "*" and len(words) > 1
+        """Whether any words may follow."""
         self._words = words[:-1] if self._open else words
         self._parts = [re.compile(re.escape(word).replace(r"\*", ".*"), re.DOTALL) for word in self._words]
-        self._plain = [part for part, word in zip(self._parts, self._words, strict=True) if not _is_option(word)]
+        self._operands = [part for part, word in zip(self._parts, self._words, strict=True) if not _is_option(word)]
         self._options = [option for word in self._words[1:] if _is_option(word) for option in _split_options(word)]
 
     @property
     def program(self) -> str:
-        """The program that it is about."""
+        """The name of the program."""
         return self._words[0]
 
     def allows(self, words: ShellWords) -> bool:
-        """Say whether it is about exactly this command."""
+        """Whether the command matches exactly as written."""
         if len(words) < len(self._parts) or (len(words) > len(self._parts) and not self._open):
             return False
         return all(_matches_word(part, word) for part, word in zip(self._parts, words, strict=False))
 
     def binds(self, words: ShellWords) -> RuleMatch:
-        """Say whether it is about this command, however it is written."""
+        """Return whether the command matches, however its program and options are written."""
         name = words[0]
         if name is None:
             return RuleMatch.MAYBE
@@ -53,32 +53,30 @@ class CommandPattern:
             return RuleMatch.NO
         if self.allows((self._words[0], *words[1:])):
             return RuleMatch.YES
-        return self._match_rest(words[1:])
+        return self._match_arguments(words[1:])
 
     def covers(self, other: "CommandPattern") -> bool:
-        """Say whether every command that the other allows is one of its own."""
+        """Whether it allows every command that `other` allows."""
         if other._open and not self._open:
             return False
         return self.allows((*other._words, "*") if other._open else tuple(other._words))
 
-    def _match_rest(self, words: ShellWords) -> RuleMatch:
-        given = {option for word in words if word is not None and _is_option(word) for option in _split_options(word)}
-        lacking = [option for option in self._options if option not in given]
+    def _match_arguments(self, words: ShellWords) -> RuleMatch:
+        options = {option for word in words if word is not None and _is_option(word) for option in _split_options(word)}
+        missing = [option for option in self._options if option not in options]
         unknown = any(word is None for word in words) or any(word.startswith("--") for word in words if word)
-        if lacking and not unknown:
+        if missing and not unknown:
             return RuleMatch.NO
-        plain = _match_in_order(self._plain[1:], words, open_=self._open)
-        return min(plain, RuleMatch.MAYBE if lacking else RuleMatch.YES)
+        match = _match_in_order(self._operands[1:], words, open_=self._open)
+        return min(match, RuleMatch.MAYBE if missing else RuleMatch.YES)
 
 
-@lru_cache(maxsize=4096)
-def command_pattern(text: str) -> CommandPattern:
-    """Return the pattern of a rule, which is compiled once."""
-    return CommandPattern(text)
+command_pattern: Final = lru_cache(maxsize=4096)(CommandPattern)
+"""Returns the compiled pattern of a rule."""
 
 
 def check_command_pattern(text: str) -> None:
-    """Raise `Invalid` if no command can fit."""
+    """Raise `Invalid` if no command can match."""
     try:
         words = shlex.split(text)
     except ValueError as exc:
@@ -90,29 +88,29 @@ def check_command_pattern(text: str) -> None:
     if "=" in words[0]:
         raise Invalid("a command begins with its program: variables before it are not part of a rule")
     if not _SHELL_OPERATORS.isdisjoint(text):
-        raise Invalid("a rule is about one command: every part of a pipe or list is looked at by itself")
+        raise Invalid("a rule is about one command: every part of a pipe or list is checked separately")
 
 
-def _match_in_order(parts: list[re.Pattern[str]], words: ShellWords, *, open_: bool) -> RuleMatch:
-    """Say whether the words come in this order, where options, and what may be their values, can stand between."""
-    skipped, wanted, after_option = False, list(parts), False
+def _match_in_order(operands: list[re.Pattern[str]], words: ShellWords, *, open_: bool) -> RuleMatch:
+    """Return whether the operands occur in this order, with options and possible option values between them."""
+    skipped, remaining, after_option = False, list(operands), False
     for word in words:
         if word is None:
             return RuleMatch.MAYBE
         if _is_option(word):
             after_option = True
             continue
-        if wanted and _matches_word(wanted[0], word):
+        if remaining and _matches_word(remaining[0], word):
             skipped = skipped or after_option
-            wanted.pop(0)
-        elif not wanted and open_:
+            remaining.pop(0)
+        elif not remaining and open_:
             break
         elif after_option:
             skipped = True
         else:
             return RuleMatch.NO
         after_option = False
-    if wanted:
+    if remaining:
         return RuleMatch.NO
     return RuleMatch.MAYBE if skipped else RuleMatch.YES
 
@@ -126,7 +124,7 @@ def _is_option(word: str) -> bool:
 
 
 def _split_options(word: str) -> list[str]:
-    """Return the options in a word: `-rf` are two."""
+    """Return the options in a word: `-rf` is `-r` and `-f`."""
     if word.startswith("--") or _SHORT_OPTIONS.fullmatch(word) is None:
         return [word.partition("=")[0]]
     return [f"-{letter}" for letter in word[1:]]

@@ -1,9 +1,9 @@
-"""Permission policy: the rules of one agent, the chain of agents above it, and the paths they deny.
+"""Permission policy: the rules of one agent, the chain of its ancestors, and the paths that they deny.
 
-A run has at most the rights of its agent and of all runs that spawned it; the strictest decides. The rights of those
-above are recorded as a value of the run when it is spawned, and do not change afterwards.
+A run has at most the rights of its agent and of all its ancestors; the strictest decision wins. The rights of the
+ancestors are stored as a value of the run when it is spawned, and do not change afterwards.
 
-Tools that walk folders or follow links check `is_hidden` for each path; a sandbox covers hidden paths and mounts
+Tools that walk folders or follow links check `is_hidden` for each path; a sandbox masks hidden paths and mounts
 read-only ones.
 """
 
@@ -29,11 +29,11 @@ from holdfast.tools.permissions.rules import (
     binding_decision,
     compile_rule,
 )
-from holdfast.tools.permissions.shell.script import FileAccess, ShellScript
+from holdfast.tools.permissions.shell.script import FileAccess
 from holdfast.tools.permissions.shell_policy import ShellPolicy
 
 DEFAULT_APPROVAL_TOOLS: Final = frozenset({BASH_TOOL, WEB_FETCH_TOOL})
-"""Tools whose calls are asked for where no rule says otherwise."""
+"""Tools that require approval unless a rule decides otherwise."""
 
 
 class PermissionPolicy:
@@ -42,65 +42,48 @@ class PermissionPolicy:
     def __init__(
         self, *, deny: Sequence[str], granted: Sequence[str], ask: Sequence[str], allow: Sequence[str]
     ) -> None:
-        self._deny, self._granted, self._ask, self._allow = (
+        self.deny, self._granted, self._ask, self._allow = (
             [compile_rule(text) for text in texts] for texts in (deny, granted, ask, allow)
         )
-        self._shell = ShellPolicy(deny=self._deny, granted=self._granted, ask=self._ask, allow=self._allow)
-        self.governed_tools: frozenset[str] = DEFAULT_APPROVAL_TOOLS | self._governed_tools()
-        """Tools of which something is to be decided; all others are left to their default."""
-
-    @property
-    def deny(self) -> Sequence[PermissionRule]:
-        """The rules that refuse."""
-        return self._deny
+        self.shell: Final = ShellPolicy(deny=self.deny, granted=self._granted, ask=self._ask, allow=self._allow)
+        named = {rule.tool for rule in (*self.deny, *self._granted, *self._ask, *self._allow)}
+        bound_access = {PATH_RULE_ACCESS.get(rule.tool) for rule in (*self.deny, *self._ask)}
+        bound = {name for name, subject in RULE_SUBJECTS.items() if not subject.access.isdisjoint(bound_access)}
+        self.governed_tools: frozenset[str] = DEFAULT_APPROVAL_TOOLS | named | bound
+        """Tools whose calls need a decision; all others get their default."""
 
     def decide(
         self, tool: str, arguments: dict[str, Json], *, default: PermissionAction = PermissionAction.ALLOW
     ) -> PermissionDecision:
-        """Return what is done about a call."""
+        """Decide on a call; `default` applies if no rule matches."""
         if tool == BASH_TOOL:
-            return self._shell.decide(arguments.get(RULE_SUBJECTS[BASH_TOOL].argument))
-        decision = (
-            binding_decision([(one, one.binds(tool, arguments)) for one in self._deny], PermissionAction.DENY)
+            return self.shell.decide(arguments.get(RULE_SUBJECTS[BASH_TOOL].argument))
+        return (
+            binding_decision([(rule, rule.binds(tool, arguments)) for rule in self.deny], PermissionAction.DENY)
             or _allow_decision(self._granted, tool, arguments)
-            or binding_decision([(one, one.binds(tool, arguments)) for one in self._ask], PermissionAction.ASK)
+            or binding_decision([(rule, rule.binds(tool, arguments)) for rule in self._ask], PermissionAction.ASK)
             or _allow_decision(self._allow, tool, arguments)
+            or PermissionDecision(action=default)
         )
-        return decision or PermissionDecision(action=default)
 
     def with_grants(self, rules: Sequence[str]) -> "PermissionPolicy":
-        """Return the policy as it would be with more rules granted."""
+        """Return the policy with more granted rules."""
         deny, granted, ask, allow = (
-            tuple(one.text for one in texts) for texts in (self._deny, self._granted, self._ask, self._allow)
+            tuple(rule.text for rule in own) for own in (self.deny, self._granted, self._ask, self._allow)
         )
         return _cached_policy(deny, (*granted, *rules), ask, allow)
 
-    def parts_needing_approval(self, command: str) -> ShellScript:
-        """Return the parts of a command that somebody must be asked about."""
-        return self._shell.parts_needing_approval(command)
-
-    def _governed_tools(self) -> frozenset[str]:
-        named = {one.tool for one in (*self._deny, *self._granted, *self._ask, *self._allow)}
-        binding = {PATH_RULE_ACCESS[one.tool] for one in (*self._deny, *self._ask) if one.tool in PATH_RULE_ACCESS}
-        bound = {name for name, subject in RULE_SUBJECTS.items() if not subject.access.isdisjoint(binding)}
-        return frozenset(named | bound)
-
 
 def permission_policy(permissions: Permissions, granted: Sequence[str] = ()) -> PermissionPolicy:
-    """Return the policy that some rules make, which is put together once."""
+    """Return the policy of these rules, from a cache."""
     return _cached_policy(tuple(permissions.deny), tuple(granted), tuple(permissions.ask), tuple(permissions.allow))
-
-
-def agent_policy(agent: Agent) -> PermissionPolicy:
-    """Return what an agent may do."""
-    return permission_policy(agent.permissions, agent.granted)
 
 
 def _allow_decision(
     rules: Sequence[PermissionRule], tool: str, arguments: dict[str, Json]
 ) -> PermissionDecision | None:
-    found = next((one for one in rules if one.allows(tool, arguments)), None)
-    return None if found is None else PermissionDecision(action=PermissionAction.ALLOW, rule=found.text)
+    match = next((rule for rule in rules if rule.allows(tool, arguments)), None)
+    return None if match is None else PermissionDecision(action=PermissionAction.ALLOW, rule=match.text)
 
 
 @lru_cache(maxsize=256)
@@ -111,50 +94,50 @@ def _cached_policy(
 
 
 class PermissionChain:
-    """An agent and those above it: the strictest of them decides."""
+    """The policies of an agent and of its ancestors: the strictest decision wins."""
 
-    def __init__(self, agent: Agent, above: Sequence[Rights] = ()) -> None:
+    def __init__(self, agent: Agent, ancestors: Sequence[Rights] = ()) -> None:
         self.links: list[tuple[str, PermissionPolicy]] = [
-            (agent.name, agent_policy(agent)),
-            *((one.agent, permission_policy(one.permissions, one.granted)) for one in above),
+            (agent.name, permission_policy(agent.permissions, agent.granted)),
+            *((rights.agent, permission_policy(rights.permissions, rights.granted)) for rights in ancestors),
         ]
-        self.requires_approval_when_tainted = TaintPolicy.ASK in (agent.tainted, *(one.tainted for one in above))
-        """Whether a person is asked about calls that reach beyond the workspace, once the run is tainted."""
-        concerns = [policy.governed_tools for _, policy in self.links]
-        self.governed_tools = concerns[0].union(*concerns[1:]) if above else concerns[0]
+        self.requires_approval_when_tainted = TaintPolicy.ASK in (agent.tainted, *(one.tainted for one in ancestors))
+        """Whether calls that reach beyond the workspace require approval once the run is tainted."""
+        own = self.links[0][1].governed_tools
+        self.governed_tools = own.union(*(policy.governed_tools for _, policy in self.links[1:])) if ancestors else own
 
     def decide(
         self, tool: str, arguments: dict[str, Json], *, default: PermissionAction = PermissionAction.ALLOW
     ) -> PermissionDecision:
-        """Return what is done about a call."""
-        own, *above = self.decisions(tool, arguments, default=default)
+        """Return the strictest decision; one of an ancestor names its agent."""
+        own, *inherited = self.decisions(tool, arguments, default=default)
         return strictest_decision(
-            [own, *(replace(one, agent=name) for (name, _), one in zip(self.links[1:], above, strict=True))]
+            [own, *(replace(one, agent=name) for (name, _), one in zip(self.links[1:], inherited, strict=True))]
         )
 
     def decisions(
         self, tool: str, arguments: dict[str, Json], *, default: PermissionAction
     ) -> list[PermissionDecision]:
-        """Return what each of them decides, the agent itself first."""
+        """Return the decision of each policy, that of the agent itself first."""
         return [policy.decide(tool, arguments, default=default) for _, policy in self.links]
 
 
 def permission_chain(agent: Agent, values: Mapping[str, Json]) -> PermissionChain:
-    """Return the rights of a run of `agent` with these values."""
+    """Return the permissions of a run of `agent` with these values."""
     return PermissionChain(agent, inherited_rights(values))
 
 
 def inherited_rights(values: Mapping[str, Json]) -> list[Rights]:
-    """Return the rights of those above a run; what cannot be read is no reason to have more of them."""
-    written = values.get(RIGHTS_VALUE)
+    """Return the rights of the ancestors of a run; an unreadable value raises `Invalid` and grants nothing."""
+    value = values.get(RIGHTS_VALUE)
     try:
-        return [] if written is None else msgspec.convert(written, list[Rights])
+        return [] if value is None else msgspec.convert(value, list[Rights])
     except msgspec.ValidationError as exc:
         raise Invalid(f"the rights of this run cannot be read: {exc}", value=RIGHTS_VALUE) from exc
 
 
 def values_for_child(agent: Agent, values: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the values of a run that `agent` spawns: it has at most the rights of all above it, and their taint."""
+    """Return the values of a run that `agent` spawns: the rights of all its ancestors, and their taint."""
     own = Rights(agent=agent.name, permissions=agent.permissions, granted=agent.granted, tainted=agent.tainted)
     return {
         RIGHTS_VALUE: msgspec.to_builtins([*inherited_rights(values), own]),
@@ -163,32 +146,32 @@ def values_for_child(agent: Agent, values: Mapping[str, Json]) -> dict[str, Json
 
 
 class DeniedPaths(msgspec.Struct, frozen=True, kw_only=True):
-    """Patterns of paths, as rules write them; `**` is everything."""
+    """Path patterns as in rules; `**` matches everything."""
 
     hidden: tuple[str, ...] = ()
-    """What may not be read."""
+    """Paths that may not be read."""
     read_only: tuple[str, ...] = ()
-    """What may not be written."""
+    """Paths that may not be written."""
 
     def is_hidden(self, path: str) -> bool:
-        """Say whether a path, relative to the working folder or absolute, may not be read."""
+        """Whether a path, relative to the working folder or absolute, may not be read."""
         return _any_match(self.hidden, path)
 
     def is_read_only(self, path: str) -> bool:
-        """Say whether it may not be written."""
+        """Whether a path may not be written."""
         return _any_match(self.read_only, path)
 
 
 def denied_paths(agent: Agent, values: Mapping[str, Json]) -> DeniedPaths:
-    """Return the paths that are denied to a run of `agent`, by its own rules or by those above it."""
-    found: dict[FileAccess, dict[str, None]] = {access: {} for access in FileAccess}
+    """Return the paths that are denied to a run of `agent`, by its own rules or by those of its ancestors."""
+    patterns: dict[FileAccess, dict[str, None]] = {access: {} for access in FileAccess}
     for _, policy in permission_chain(agent, values).links:
-        for one in policy.deny:
-            if one.tool in PATH_RULE_ACCESS:
-                found[PATH_RULE_ACCESS[one.tool]]["**" if one.path is None else one.path.text] = None
-    return DeniedPaths(hidden=tuple(found[FileAccess.READ]), read_only=tuple(found[FileAccess.WRITE]))
+        for rule in policy.deny:
+            if rule.tool in PATH_RULE_ACCESS:
+                patterns[PATH_RULE_ACCESS[rule.tool]]["**" if rule.path is None else rule.path.text] = None
+    return DeniedPaths(hidden=tuple(patterns[FileAccess.READ]), read_only=tuple(patterns[FileAccess.WRITE]))
 
 
 def _any_match(patterns: tuple[str, ...], path: str) -> bool:
-    place = normalize_path(path)
-    return any(path_pattern(pattern).match(place) is RuleMatch.YES for pattern in patterns)
+    normal = normalize_path(path)
+    return any(path_pattern(pattern).match(normal) is RuleMatch.YES for pattern in patterns)

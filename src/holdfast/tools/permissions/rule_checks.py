@@ -1,6 +1,6 @@
 """Permission rule checks at load time, and the grants suggested to a person who always approves a call.
 
-A rule that can never match is an error: somebody relies on each of them.
+A rule that can never match is an error, because its author relies on it.
 """
 
 import posixpath
@@ -32,98 +32,89 @@ from holdfast.tools.permissions.shell.script import FileAccess, ShellWords
 from holdfast.tools.permissions.shell.wrappers import is_transparent_wrapper
 
 KNOWN_TOOLS: Final = frozenset({*RULE_SUBJECTS, *BUILTIN_NAMES})
-"""Tools that are there wherever Holdfast runs."""
+"""Tools that exist in every installation."""
 
 _AGENT_PATTERN: Final = re.compile(r"[a-z0-9*][a-z0-9_*-]{0,63}")
 
 
 class RuleProblem(NamedTuple):
-    """A rule that can never match: which list it is in, where, and why."""
+    """A rule that can never match: the name of its list, its position in it, and the reason."""
 
     kind: str
-    place: int
+    position: int
     reason: str
 
 
 def rule_problems(permissions: Permissions, *, known: Collection[str] = KNOWN_TOOLS) -> Iterator[RuleProblem]:
-    """Yield what is wrong with rules."""
-    stricter: list[tuple[str, str]] = []
-    for name in ("deny", "ask", "allow"):
-        own: list[tuple[str, str]] = []
-        for index, text in enumerate(getattr(permissions, name)):
+    """Yield the rules that can never match."""
+    earlier: list[tuple[str, str]] = []
+    for kind in ("deny", "ask", "allow"):
+        for index, text in enumerate(getattr(permissions, kind)):
             try:
-                check_rule(text, known=known, is_allow=name == "allow")
-                _check_reachable(text, [*stricter, *own])
+                check_rule(text, known=known, is_allow=kind == "allow")
+                for earlier_kind, earlier_text in earlier:
+                    if _covers(parse_rule(earlier_text), parse_rule(text)):
+                        raise Invalid(f"it is never reached: `{earlier_text}` in `{earlier_kind}` comes first")
             except Invalid as exc:
-                yield RuleProblem(name, index, exc.message)
+                yield RuleProblem(kind, index, exc.message)
             else:
-                own.append((name, text))
-        stricter += own
+                earlier.append((kind, text))
 
 
 def check_rule(text: str, *, known: Collection[str] = KNOWN_TOOLS, is_allow: bool = False) -> None:
-    """Raise `Invalid` if no call can fit a rule."""
-    parts = parse_rule(text)
-    if parts.tool not in known and not _is_dynamic_tool(parts.tool):
-        raise Invalid(f"there is no tool `{parts.tool}`{did_you_mean(parts.tool, known)}")
-    if parts.specifier is None:
+    """Raise `Invalid` if no call can match a rule."""
+    rule = parse_rule(text)
+    if rule.tool not in known and not _is_dynamic_tool(rule.tool):
+        raise Invalid(f"there is no tool `{rule.tool}`{did_you_mean(rule.tool, known)}")
+    if rule.specifier is None:
         return
-    if parts.tool not in RULE_SUBJECTS:
-        raise Invalid(f"rules of `{parts.tool}` have nothing in brackets: write `{parts.tool}`")
-    match RULE_SUBJECTS[parts.tool].kind:
+    if rule.tool not in RULE_SUBJECTS:
+        raise Invalid(f"rules of `{rule.tool}` take nothing in brackets: write `{rule.tool}`")
+    match RULE_SUBJECTS[rule.tool].kind:
         case RuleSubjectKind.PATH:
-            check_path_pattern(parts.specifier)
+            check_path_pattern(rule.specifier)
         case RuleSubjectKind.COMMAND:
-            check_command_pattern(parts.specifier)
-            _check_program(command_pattern(parts.specifier).program, is_allow=is_allow)
+            check_command_pattern(rule.specifier)
+            program = command_pattern(rule.specifier).program
+            if is_allow and is_transparent_wrapper(program):
+                raise Invalid(f"`{program}` only runs another program: allow that one")
         case RuleSubjectKind.AGENT:
-            if _AGENT_PATTERN.fullmatch(parts.specifier) is None:
-                raise Invalid("no agent has such a name: it has lower-case letters, digits, `_` and `-`; `*` is any")
+            if _AGENT_PATTERN.fullmatch(rule.specifier) is None:
+                raise Invalid("agent names have lower-case letters, digits, `_` and `-`; `*` matches any characters")
         case RuleSubjectKind.DOMAIN:
-            check_domain_pattern(parts.specifier)
+            check_domain_pattern(rule.specifier)
 
 
 def _is_dynamic_tool(tool: str) -> bool:
-    """Say whether a name is that of tools of clients or of MCP servers, which nobody knows before they are there."""
+    """Whether a name belongs to tools of clients or MCP servers, which are not known when rules are loaded."""
     server = server_of_tool(tool)
     if server is not None:
         return server != "" and tool.removeprefix(server_tool_prefix(server)) != ""
     return tool.startswith(REMOTE_METHOD_PREFIX) and not tool.endswith("*")
 
 
-def _check_program(program: str, *, is_allow: bool) -> None:
-    if is_allow and is_transparent_wrapper(program):
-        raise Invalid(f"`{program}` is looked through: allow what it runs")
-
-
-def _check_reachable(text: str, before: list[tuple[str, str]]) -> None:
-    """Raise if every call that fits is decided by a rule before it."""
-    for name, earlier in before:
-        if _covers(parse_rule(earlier), parse_rule(text)):
-            raise Invalid(f"it is never reached: `{earlier}` in `{name}` comes first")
-
-
-def _covers(one: ParsedRule, other: ParsedRule) -> bool:
-    if one.tool != other.tool:
-        return one.tool.endswith("*") and other.tool.startswith(one.tool[:-1])
-    if one.specifier is None or one.specifier == other.specifier:
+def _covers(rule: ParsedRule, other: ParsedRule) -> bool:
+    """Whether `rule` matches every call that `other` matches."""
+    if rule.tool != other.tool:
+        return rule.tool.endswith("*") and other.tool.startswith(rule.tool[:-1])
+    if rule.specifier is None or rule.specifier == other.specifier:
         return True
-    if other.specifier is None or one.tool not in RULE_SUBJECTS:
+    if other.specifier is None or rule.tool not in RULE_SUBJECTS:
         return False
-    match RULE_SUBJECTS[one.tool].kind:
+    match RULE_SUBJECTS[rule.tool].kind:
         case RuleSubjectKind.COMMAND:
-            return command_pattern(one.specifier).covers(command_pattern(other.specifier))
+            return command_pattern(rule.specifier).covers(command_pattern(other.specifier))
         case RuleSubjectKind.DOMAIN:
-            return domain_pattern(one.specifier).covers(domain_pattern(other.specifier))
+            return domain_pattern(rule.specifier).covers(domain_pattern(other.specifier))
         case _:
-            return one.specifier in ("*", "**")
+            return rule.specifier in ("*", "**")
 
 
 _TOOL_FOR_ACCESS: Final = {FileAccess.READ: "read_file", FileAccess.WRITE: "write_file"}
 
 
 def suggest_grants(policy: PermissionPolicy, tool: str, arguments: dict[str, Json]) -> list[list[str]]:
-    """Return sets of rules, the narrowest first, each of which allows the call; none where no rule could."""
+    """Return sets of rules, the narrowest first, each of which would allow the call."""
     sets = dict.fromkeys(tuple(dict.fromkeys(rules)) for rules in _candidate_grants(policy, tool, arguments))
     return [list(rules) for rules in sets if _would_allow(policy, rules, tool, arguments)]
 
@@ -134,42 +125,40 @@ def _would_allow(policy: PermissionPolicy, rules: tuple[str, ...], tool: str, ar
             check_rule(text, known={tool, *RULE_SUBJECTS}, is_allow=True)
     except Invalid:
         return False
-    return (
-        policy.with_grants(rules).decide(tool, arguments, default=PermissionAction.ASK).action is PermissionAction.ALLOW
-    )
+    decision = policy.with_grants(rules).decide(tool, arguments, default=PermissionAction.ASK)
+    return decision.action is PermissionAction.ALLOW
 
 
 def _candidate_grants(policy: PermissionPolicy, tool: str, arguments: dict[str, Json]) -> Iterator[list[str]]:
     subject = RULE_SUBJECTS.get(tool)
-    said = None if subject is None else arguments.get(subject.argument)
     if subject is None:
         yield [tool]
         if (server := server_of_tool(tool)) is not None:
             yield [f"{server_tool_prefix(server)}*"]
-    elif not isinstance(said, str):
         return
-    elif subject.kind is RuleSubjectKind.COMMAND:
-        yield from _command_grants(policy, said)
-    elif subject.kind is RuleSubjectKind.AGENT:
-        yield [f"{tool}({said})"]
-    elif subject.kind is RuleSubjectKind.DOMAIN:
-        yield from ([f"{tool}({pattern})"] for pattern in _domain_patterns(said))
-    else:
-        yield from ([f"{tool}({pattern})"] for pattern in _path_patterns(said))
-
-
-def _domain_patterns(url: str) -> list[str]:
-    try:
-        return [f"{DOMAIN_PREFIX}{parse_web_url(url).host}"]
-    except Invalid:
-        return []
+    argument = arguments.get(subject.argument)
+    if not isinstance(argument, str):
+        return
+    match subject.kind:
+        case RuleSubjectKind.COMMAND:
+            yield from _command_grants(policy, argument)
+        case RuleSubjectKind.AGENT:
+            yield [f"{tool}({argument})"]
+        case RuleSubjectKind.DOMAIN:
+            try:
+                host = parse_web_url(argument).host
+            except Invalid:
+                return
+            yield [f"{tool}({DOMAIN_PREFIX}{host})"]
+        case RuleSubjectKind.PATH:
+            yield from ([f"{tool}({pattern})"] for pattern in _path_patterns(argument))
 
 
 def _command_grants(policy: PermissionPolicy, command: str) -> Iterator[list[str]]:
-    asked = policy.parts_needing_approval(command)
-    files = [(_TOOL_FOR_ACCESS[one.access], *_path_patterns(one.path or "")) for one in asked.redirections]
+    script = policy.shell.parts_needing_approval(command)
+    files = [(_TOOL_FOR_ACCESS[one.access], *_path_patterns(one.path or "")) for one in script.redirections]
     for pattern, which in ((_exact_command, 0), (_subcommand_wildcard, -1)):
-        programs = [f"{BASH_TOOL}({pattern(one.words)})" for one in asked.programs]
+        programs = [f"{BASH_TOOL}({pattern(program.words)})" for program in script.programs]
         yield programs + [f"{tool}({patterns[which]})" for tool, *patterns in files]
 
 
@@ -178,16 +167,15 @@ def _exact_command(words: ShellWords) -> str:
 
 
 def _subcommand_wildcard(words: ShellWords) -> str:
-    """Return a program with what it is to do, `git push *`, where that is told by the word after it."""
+    """Return a pattern for a program and its subcommand, `git push *`, where the second word is not an option."""
     if len(words) < 3 or words[1] is None or words[1].startswith("-"):
         return _exact_command(words)
     return f"{_exact_command(words[:2])} *"
 
 
 def _path_patterns(path: str) -> list[str]:
-    """Return patterns of a path, and of all that is in its folder."""
-    place = normalize_path(path)
-    # In a pattern these are no letters of a name.
-    exact = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in place)
+    """Return a pattern for a path, and one for everything in its folder."""
+    # The wildcards of a pattern are escaped in a file name.
+    exact = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in normalize_path(path))
     folder = posixpath.dirname(exact)
     return [exact, f"{folder}/**"] if folder not in ("", "/") else [exact]

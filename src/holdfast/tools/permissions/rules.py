@@ -1,4 +1,4 @@
-"""Permission rules: what a rule of each tool is about, and whether it matches a call."""
+"""Permission rules: which argument the rules of each tool match, and whether a rule matches a call."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -26,7 +26,7 @@ WEB_FETCH_TOOL: Final = "web_fetch"
 
 
 class RuleSubjectKind(StrEnum):
-    """What a specifier is matched with."""
+    """The kind of argument that a specifier matches."""
 
     PATH = "path"
     COMMAND = "command"
@@ -35,16 +35,17 @@ class RuleSubjectKind(StrEnum):
 
 
 class RuleSubject(msgspec.Struct, frozen=True, kw_only=True):
-    """The argument of a tool that its rules are about."""
+    """The argument of a tool that its rules match."""
 
     kind: RuleSubjectKind
     argument: str
     access: frozenset[FileAccess] = frozenset()
-    """What the tool does to the contents of a path."""
+    """How the tool uses the contents of a path."""
 
 
 _READ_ACCESS: Final = frozenset({FileAccess.READ})
 _WRITE_ACCESS: Final = frozenset({FileAccess.WRITE})
+_AGENT_SUBJECT: Final = RuleSubject(kind=RuleSubjectKind.AGENT, argument="agent")
 
 RULE_SUBJECTS: Final[Mapping[str, RuleSubject]] = {
     BASH_TOOL: RuleSubject(kind=RuleSubjectKind.COMMAND, argument="command"),
@@ -54,11 +55,11 @@ RULE_SUBJECTS: Final[Mapping[str, RuleSubject]] = {
     "edit_file": RuleSubject(kind=RuleSubjectKind.PATH, argument="path", access=_READ_ACCESS | _WRITE_ACCESS),
     "list_dir": RuleSubject(kind=RuleSubjectKind.PATH, argument="path"),
     "glob": RuleSubject(kind=RuleSubjectKind.PATH, argument="path"),
-    "agent_spawn": RuleSubject(kind=RuleSubjectKind.AGENT, argument="agent"),
-    "agent_send": RuleSubject(kind=RuleSubjectKind.AGENT, argument="agent"),
-    "agent_message": RuleSubject(kind=RuleSubjectKind.AGENT, argument="agent"),
-    "task_create": RuleSubject(kind=RuleSubjectKind.AGENT, argument="agent"),
-    "task_spawn": RuleSubject(kind=RuleSubjectKind.AGENT, argument="agent"),
+    "agent_spawn": _AGENT_SUBJECT,
+    "agent_send": _AGENT_SUBJECT,
+    "agent_message": _AGENT_SUBJECT,
+    "task_create": _AGENT_SUBJECT,
+    "task_spawn": _AGENT_SUBJECT,
     WEB_FETCH_TOOL: RuleSubject(kind=RuleSubjectKind.DOMAIN, argument="url"),
 }
 
@@ -67,13 +68,13 @@ PATH_RULE_ACCESS: Final[Mapping[str, FileAccess]] = {
     "write_file": FileAccess.WRITE,
     "edit_file": FileAccess.WRITE,
 }
-"""Tools whose rules that deny or ask bind everything that does the same to a path, and not only calls of the tool."""
+"""Tools whose deny and ask rules bind every tool and command that uses a path in the same way."""
 
-POSSIBLE_MATCH_REASON: Final = "it may be about this call"
+POSSIBLE_MATCH_REASON: Final = "the rule may match this call"
 
 
 class PermissionRule(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule in its parts, of which at most one pattern is there."""
+    """A parsed rule, with at most one pattern."""
 
     text: str
     tool: str
@@ -84,70 +85,70 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bare(self) -> bool:
-        """Whether it is about every call of its tool."""
+        """Whether it matches every call of its tool."""
         return self.text == self.tool
 
     def allows(self, tool: str, arguments: dict[str, Json]) -> bool:
-        """Say whether it is about a call of exactly its tool, other than of a shell."""
-        return self._is_of(tool) and self._match(tool, arguments) is RuleMatch.YES
+        """Whether it matches a call of its own tool; commands of `bash` are matched by `CommandPattern`."""
+        return self._names(tool) and self._match(tool, arguments) is RuleMatch.YES
 
     def binds(self, tool: str, arguments: dict[str, Json]) -> RuleMatch:
-        """Say whether it is about a call of its tool, or of one that does the same to a path."""
-        if self._is_of(tool):
-            return self._match(tool, arguments)
-        subject = RULE_SUBJECTS.get(tool)
-        if subject is None or PATH_RULE_ACCESS.get(self.tool) not in subject.access:
-            return RuleMatch.NO
+        """Return whether it matches a call of its tool, or of another tool that uses a path in the same way."""
+        if not self._names(tool):
+            subject = RULE_SUBJECTS.get(tool)
+            if subject is None or PATH_RULE_ACCESS.get(self.tool) not in subject.access:
+                return RuleMatch.NO
         return self._match(tool, arguments)
 
     def binds_path(self, path: str | None, access: FileAccess, *, cwd_changed: bool) -> RuleMatch:
-        """Say whether it is about what a shell does to a path."""
+        """Return whether it matches a file that a shell command opens."""
         if PATH_RULE_ACCESS.get(self.tool) is not access:
             return RuleMatch.NO
         return RuleMatch.YES if self.path is None else self.path.match(path, cwd_changed=cwd_changed)
 
-    def _is_of(self, tool: str) -> bool:
-        """Say whether it is a rule of this tool, or of all whose names begin so."""
+    def _names(self, tool: str) -> bool:
         return self.tool == tool or (self.tool.endswith("*") and tool.startswith(self.tool[:-1]))
 
     def _match(self, tool: str, arguments: dict[str, Json]) -> RuleMatch:
         if self.bare:
             return RuleMatch.YES
         subject = RULE_SUBJECTS[tool]
-        said = arguments.get(subject.argument, "." if subject.kind is RuleSubjectKind.PATH else None)
-        if not isinstance(said, str):
+        argument = arguments.get(subject.argument, "." if subject.kind is RuleSubjectKind.PATH else None)
+        if not isinstance(argument, str):
             return RuleMatch.MAYBE
         if self.path is not None:
-            return self.path.match(normalize_path(said))
+            return self.path.match(normalize_path(argument))
         if self.domain is not None:
-            return RuleMatch.YES if self.domain.matches(said) else RuleMatch.NO
-        return RuleMatch.YES if self.agent is not None and fnmatchcase(said, self.agent) else RuleMatch.NO
+            return RuleMatch.YES if self.domain.matches(argument) else RuleMatch.NO
+        return RuleMatch.YES if self.agent is not None and fnmatchcase(argument, self.agent) else RuleMatch.NO
 
 
 def binding_decision(
-    matches: Sequence[tuple[PermissionRule, RuleMatch]], verdict: PermissionAction
+    matches: Sequence[tuple[PermissionRule, RuleMatch]], action: PermissionAction
 ) -> PermissionDecision | None:
-    """Return what rules that deny or ask make of a call; what one may be about is asked for."""
-    for one, match in matches:
+    """Return the decision of deny or ask rules: `action` for a certain match, approval for a possible one."""
+    for rule, match in matches:
         if match is RuleMatch.YES:
-            return PermissionDecision(action=verdict, rule=one.text)
-    for one, match in matches:
+            return PermissionDecision(action=action, rule=rule.text)
+    for rule, match in matches:
         if match is RuleMatch.MAYBE:
-            return PermissionDecision(action=PermissionAction.ASK, rule=one.text, reason=POSSIBLE_MATCH_REASON)
+            return PermissionDecision(action=PermissionAction.ASK, rule=rule.text, reason=POSSIBLE_MATCH_REASON)
     return None
 
 
 @lru_cache(maxsize=4096)
 def compile_rule(text: str) -> PermissionRule:
-    """Return a rule that was checked when it was loaded."""
-    parts = parse_rule(text)
-    kind = RULE_SUBJECTS[parts.tool].kind if parts.tool in RULE_SUBJECTS else None
-    said = parts.specifier
+    """Return the rule of a text that was checked when it was loaded."""
+    parsed = parse_rule(text)
+    kind = RULE_SUBJECTS[parsed.tool].kind if parsed.tool in RULE_SUBJECTS else None
+    specifier = parsed.specifier
+    if specifier is None:
+        return PermissionRule(text=text, tool=parsed.tool)
     return PermissionRule(
         text=text,
-        tool=parts.tool,
-        path=path_pattern(said) if said is not None and kind is RuleSubjectKind.PATH else None,
-        command=command_pattern(said) if said is not None and kind is RuleSubjectKind.COMMAND else None,
-        agent=said if kind is RuleSubjectKind.AGENT else None,
-        domain=domain_pattern(said) if said is not None and kind is RuleSubjectKind.DOMAIN else None,
+        tool=parsed.tool,
+        path=path_pattern(specifier) if kind is RuleSubjectKind.PATH else None,
+        command=command_pattern(specifier) if kind is RuleSubjectKind.COMMAND else None,
+        agent=specifier if kind is RuleSubjectKind.AGENT else None,
+        domain=domain_pattern(specifier) if kind is RuleSubjectKind.DOMAIN else None,
     )

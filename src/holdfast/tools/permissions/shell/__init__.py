@@ -1,1 +1,1 @@
-"""What a shell command does, as far as that can be known without running it."""
+"""Static analysis of shell commands: which programs run and which files are opened."""

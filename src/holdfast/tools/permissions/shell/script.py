@@ -1,4 +1,4 @@
-"""What the parser finds in a shell command: its programs, the files it redirects, and what stayed unclear."""
+"""The parsed form of a shell command: its programs, its redirections, and the parts that stayed unclear."""
 
 from enum import StrEnum
 from typing import TypeAlias
@@ -6,11 +6,11 @@ from typing import TypeAlias
 import msgspec
 
 ShellWords: TypeAlias = tuple[str | None, ...]
-"""The words of a command as the program gets them; any number of them that are only known when it runs are one null."""
+"""The words of a command as the program receives them; null stands for any number of words known only at run time."""
 
 
 class FileAccess(StrEnum):
-    """What is done to a file."""
+    """How a file is used."""
 
     READ = "read"
     WRITE = "write"
@@ -21,24 +21,24 @@ class ShellProgram(msgspec.Struct, frozen=True, kw_only=True):
 
     words: ShellWords
     transparent: bool = False
-    """It does nothing but run another, which is found as well, or nothing that matters: it needs nobody's leave."""
+    """It is harmless, or only runs another command, which is listed as well: it needs no rule of its own."""
     opaque: bool = False
-    """It may run others that cannot be seen here: a script, or code in another language."""
+    """It may run programs that the parser cannot see: a script, or code in another language."""
 
 
 class Redirection(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that a redirection opens."""
+    """A file that a redirection opens; the path is null if it is only known at run time."""
 
     path: str | None
     access: FileAccess
 
 
 class ShellScript(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a shell command does. While `unclear` says anything, that is not all."""
+    """Everything that a shell command does; it is complete only if `unclear` is empty."""
 
     programs: tuple[ShellProgram, ...] = ()
     redirections: tuple[Redirection, ...] = ()
     cwd_changed: bool = False
-    """It changes its folder, so that relative paths lead elsewhere."""
+    """The command changes its directory, so the meaning of its relative paths is unknown."""
     unclear: tuple[str, ...] = ()
-    """Why more may run than was found."""
+    """Reasons why the command may do more than was found."""

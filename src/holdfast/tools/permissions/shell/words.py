@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-if TYPE_CHECKING:
-    from tree_sitter import Node
-
 
 _ESCAPED: Final = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPED_IN_QUOTES: Final = re.compile(r"\\(\n|[$`\"\\])")
@@ -33,20 +30,21 @@ _SIMPLE_ESCAPES: Final = {
     "v": "\v",
 } | {letter: letter for letter in "\\'\"?"}
 _EXPANSION_CHARS: Final = re.compile(r"[*?\[\]]|^~|[:=]~|[{}]")
-"""What the shell replaces in a word that is not quoted."""
+"""Characters that the shell expands in an unquoted word."""
 
 
 def literal_word(node: "Node") -> str | None:
-    """Return a word as the program gets it, or null where that depends on what the shell finds when it runs."""
+    """Return a word as the program receives it, or null if that is only known at run time."""
     match node.type:
         case "word" | "number" | "variable_name" | "test_operator" | "special_variable_name":
-            return _unquote(node)
+            return _unquote_word(node)
         case "raw_string":
             return node_text(node)[1:-1]
         case "string":
             return _unquote_string(node)
         case "ansi_c_string":
-            return _decode_ansi(node_text(node)[2:-1])
+            text = _ANSI_ESCAPE.sub(_decode_ansi_escape, node_text(node)[2:-1])
+            return None if "\x00" in text or "\ufffd" in text else text
         case "concatenation":
             return _join_parts(node)
         case _:
@@ -54,45 +52,40 @@ def literal_word(node: "Node") -> str | None:
 
 
 def node_text(node: "Node") -> str:
-    """Return a node as it is written."""
+    """Return the source text of a node."""
     return (node.text or b"").decode(errors="surrogateescape")
 
 
-def _unquote(node: "Node") -> str | None:
+def _unquote_word(node: "Node") -> str | None:
     text = node_text(node)
     if node.named_child_count:
         return None
-    bare = _ESCAPED.sub("", text)
-    if text != "{}" and _EXPANSION_CHARS.search(bare):
+    if text != "{}" and _EXPANSION_CHARS.search(_ESCAPED.sub("", text)):
         return None
-    return _ESCAPED.sub(lambda found: "" if found[1] == "\n" else found[1], text)
+    return _ESCAPED.sub(lambda escape: "" if escape[1] == "\n" else escape[1], text)
 
 
 def _unquote_string(node: "Node") -> str | None:
     text = node_text(node)
     if not text.startswith('"') or any(child.type != "string_content" for child in node.named_children):
         return None
-    return _ESCAPED_IN_QUOTES.sub(lambda found: "" if found[1] == "\n" else found[1], text[1:-1])
+    return _ESCAPED_IN_QUOTES.sub(lambda escape: "" if escape[1] == "\n" else escape[1], text[1:-1])
 
 
-def _decode_ansi(text: str) -> str | None:
-    found = _ANSI_ESCAPE.sub(_decode_ansi_escape, text)
-    return None if "\x00" in found or "\ufffd" in found else found
-
-
-def _decode_ansi_escape(found: re.Match[str]) -> str:
+def _decode_ansi_escape(escape: re.Match[str]) -> str:
+    """Return the character of an escape, or U+FFFD for one that cannot be decoded."""
     for group, base in (("hex", 16), ("short", 16), ("long", 16), ("octal", 8)):
-        if found[group] is not None:
-            code = int(found[group], base)
-            # A byte that is no character by itself cannot be known as one.
+        if escape[group] is not None:
+            code = int(escape[group], base)
+            # A byte above 0x7F is only a part of a character.
             return chr(code) if code < 0x80 or (group in ("short", "long") and code < 0xD800) else "\ufffd"
-    if found["control"] is not None:
+    if escape["control"] is not None:
         return "\ufffd"
-    return _SIMPLE_ESCAPES.get(found["plain"], "\ufffd")
+    return _SIMPLE_ESCAPES.get(escape["plain"], "\ufffd")
 
 
 def _join_parts(node: "Node") -> str | None:
-    """Return parts that stand together as one word; `{a,b}` is several."""
+    """Return adjacent parts as one word, or null for `{a,b}`, which is several."""
     if node.start_byte == node.end_byte or node_text(node) == "{}":
         return node_text(node)
     parts = [literal_word(child) for child in node.children]
@@ -114,13 +107,8 @@ _UNSAFE_NAME: Final = re.compile(
 
 
 def is_safe_variable(name: str) -> bool:
-    """Say whether a variable can be set without changing what programs do."""
+    """Whether a variable can be set without changing what programs do."""
     return _NAME.fullmatch(name) is not None and _UNSAFE_NAME.fullmatch(name) is None
-
-
-def is_safe_assignment(word: str) -> bool:
-    """Say so of `NAME=value`."""
-    return is_safe_variable(word.partition("=")[0])
 
 
 _NUMBER: Final = re.compile(r"-?[0-9]+")
@@ -129,40 +117,45 @@ _NUMERIC_OPERATORS: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge",
 
 
 class ArithmeticVariables:
-    """Which variables are calculated with, and what they are set to."""
+    """The variables used in arithmetic, and those that are known to hold a number."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
-        self._wild: set[str] = set()
-        self._set: set[str] = set()
-        self._unknown = False
+        self._assigned: set[str] = set()
+        self._not_numeric: set[str] = set()
+        self._all_unknown = False
 
     def assign(self, name: str, value: "Node | None") -> None:
-        """Note what a variable is set to."""
-        self._set.add(name)
-        if not _is_number(value):
-            self._wild.add(name)
+        """Record an assignment."""
+        self._assigned.add(name)
+        if value is not None and value.type != "arithmetic_expansion":
+            literal = literal_word(value)
+            if literal is None or _NUMBER.fullmatch(literal) is None:
+                self._not_numeric.add(name)
 
     def mark_unknown(self, name: str) -> None:
-        """Note that a variable may hold anything."""
-        self._wild.add(name)
+        """Record that a variable may hold anything."""
+        self._not_numeric.add(name)
 
     def mark_all_unknown(self) -> None:
-        """Note that every variable may: they are set where that is not seen."""
-        self._unknown = True
+        """Record that every variable may hold anything, because nested code may set it."""
+        self._all_unknown = True
 
     def use_in_arithmetic(self, node: "Node") -> None:
-        """Note which variables a calculation uses."""
-        if node.type == "test_command" and not _evaluates_arithmetic(node):
-            return
-        self._use(node)
+        """Record the variables that an expression evaluates."""
+        if node.type == "test_command":
+            # A test in single brackets evaluates only the subscript of a variable that it looks for.
+            operators = _NUMERIC_OPERATORS if node_text(node).startswith("[[") else {"-v", "-R"}
+            if not any(word in operators for word in re.split(r"\s+", node_text(node))):
+                return
+        self._use_children(node)
 
     def unsafe_names(self) -> list[str]:
-        """Return the variables that may hold something else than a number."""
-        sure = set() if self._unknown else self._set - self._wild
-        return sorted(self._used - sure - _ALWAYS_NUMERIC)
+        """Return the variables in arithmetic that may hold something other than a number."""
+        numeric = set() if self._all_unknown else self._assigned - self._not_numeric
+        return sorted(self._used - numeric - _ALWAYS_NUMERIC)
 
-    def _use(self, node: "Node") -> None:
+    def _use_children(self, node: "Node") -> None:
         for child in node.named_children:
             if child.type in ("do_group", "command_substitution", "compound_statement"):
                 continue
@@ -172,25 +165,7 @@ class ArithmeticVariables:
             ):
                 self._used.add(text)
             elif child.type in ("word", "string", "raw_string", "ansi_c_string", "concatenation", "expansion"):
-                self._use_text(child)
-            if child.type == "command_substitution":
-                self._used.add("$(…)")
-            self._use(child)
-
-    def _use_text(self, node: "Node") -> None:
-        said = literal_word(node)
-        if said is None and not node.named_child_count or said is not None and not _NUMBER.fullmatch(said):
-            self._used.add(node_text(node))
-
-
-def _evaluates_arithmetic(node: "Node") -> bool:
-    """Say whether a test calculates; one in single brackets does so only to look for a variable."""
-    operators = _NUMERIC_OPERATORS if node_text(node).startswith("[[") else {"-v", "-R"}
-    return any(word in operators for word in re.split(r"\s+", node_text(node)))
-
-
-def _is_number(value: "Node | None") -> bool:
-    if value is None or value.type == "arithmetic_expansion":
-        return True
-    said = literal_word(value)
-    return said is not None and _NUMBER.fullmatch(said) is not None
+                literal = literal_word(child)
+                if not child.named_child_count if literal is None else not _NUMBER.fullmatch(literal):
+                    self._used.add(text)
+            self._use_children(child)

@@ -7,27 +7,27 @@ from typing import Final
 import msgspec
 
 from holdfast.tools.permissions.shell.script import ShellWords
-from holdfast.tools.permissions.shell.words import is_safe_assignment
+from holdfast.tools.permissions.shell.words import is_safe_variable
 
 
 class NestedCommands(msgspec.Struct, frozen=True, kw_only=True):
-    """What a program runs."""
+    """The commands that a program runs, as far as its arguments show them."""
 
     commands: tuple[ShellWords, ...] = ()
     code: str | None = None
-    """More shell code."""
+    """Shell code, to be parsed in turn."""
     transparent: bool = False
     opaque: bool = False
     unclear: str | None = None
 
 
 class _WrapperOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program is called that runs the command after its own options."""
+    """The command line of a program that runs the command after its own options."""
 
     flags: str = ""
     """Short options without a value."""
     valued: str = ""
-    """Short options with one."""
+    """Short options with a value."""
     long: frozenset[str] = frozenset()
     """Long options without a value, or with one after `=`."""
     skip: int = 0
@@ -67,22 +67,10 @@ _WRAPPERS: Final[Mapping[str, _WrapperOptions]] = {
 _SHELL_NAMES: Final = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "rbash", "mksh"})
 _SHELL_CHANGING_BUILTINS: Final = frozenset(
     {
-        "alias",
-        "mapfile",
-        "readarray",
-        "let",
-        "enable",
-        "hash",
-        "bind",
-        "complete",
-        "compgen",
-        "compopt",
-        "fc",
-        "history",
-        "shopt",
-        "coproc",
+        "alias", "mapfile", "readarray", "let", "enable", "hash", "bind", "complete", "compgen", "compopt", "fc",
+        "history", "shopt", "coproc",
     }
-)
+)  # fmt: skip
 _OPAQUE_PROGRAMS: Final = re.compile(
     r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|wish|expect|awk|gawk|mawk|nawk|osascript|pwsh"
     r"|fish|csh|tcsh|guile|scheme|racket|ghci|R|Rscript|julia|jshell|groovy|erl|elixir|iex|sqlite3|psql|mysql|gdb|lldb"
@@ -104,172 +92,136 @@ _OPTIONS_THAT_RUN: Final[Mapping[str, re.Pattern[str]]] = {
     "split": re.compile(r"--filter.*"),
     "rg": re.compile(r"--pre.*|--hostname-bin.*"),
 }
-"""Options of programs that are harmless otherwise, which name another program to run."""
+"""Options of otherwise harmless programs that name another program to run."""
 _FIND_EXEC_OPTIONS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _HARMLESS_BUILTINS: Final = frozenset(
     {
-        "cd",
-        "pushd",
-        "popd",
-        "true",
-        "false",
-        ":",
-        "echo",
-        "test",
-        "[",
-        "pwd",
-        "exit",
-        "return",
-        "break",
-        "continue",
-        "shift",
-        "set",
-        "printf",
-        "read",
-        "wait",
+        "cd", "pushd", "popd", "true", "false", ":", "echo", "test", "[", "pwd", "exit", "return", "break", "continue",
+        "shift", "set", "printf", "read", "wait",
     }
-)
-"""Built into the shell, and unable to change anything by themselves."""
+)  # fmt: skip
+"""Shell builtins that change nothing by themselves."""
 
 
 def nested_commands(words: ShellWords) -> NestedCommands:
     """Return what a command runs besides itself."""
-    name = _program_name(words)
-    known = tuple(words[1:])
+    name, arguments = (words[0] or "").rpartition("/")[2], words[1:]
     if name in _SHELL_CHANGING_BUILTINS:
         return NestedCommands(unclear=f"`{name}` changes what commands mean")
     if name in _WRAPPERS:
-        return _wrapped_command(name, known, _WRAPPERS[name])
+        return _wrapped_command(name, arguments, _WRAPPERS[name])
     if name == "env":
-        return _env(known)
+        return _env(arguments)
     if name in _SHELL_NAMES:
-        return _shell(name, known)
-    if name == "eval":
-        return _eval(known)
-    if name == "trap":
-        return _trap(known)
+        return _shell(name, arguments)
+    if name in ("eval", "trap"):
+        return _eval_or_trap(name, arguments[1:] if arguments and arguments[0] == "--" else arguments)
     if name == "find":
-        return _find(known)
-    if name in _OPTIONS_THAT_RUN and any(word is None or _OPTIONS_THAT_RUN[name].fullmatch(word) for word in known):
+        return _find(arguments)
+    if name in _OPTIONS_THAT_RUN and any(word is None or _OPTIONS_THAT_RUN[name].fullmatch(word) for word in arguments):
         return NestedCommands(unclear=f"an option of `{name}` may run another program")
-    if name == "test" and "-v" in known:
+    if name == "test" and "-v" in arguments:
         return NestedCommands(unclear="`test -v` may run code")
-    return NestedCommands(transparent=name in _HARMLESS_BUILTINS, opaque=_is_opaque(words[0]))
+    opaque = words[0] is None or "/" in words[0] or _OPAQUE_PROGRAMS.fullmatch(words[0]) is not None
+    return NestedCommands(transparent=name in _HARMLESS_BUILTINS, opaque=opaque)
 
 
-def _program_name(words: ShellWords) -> str:
-    return (words[0] or "").rpartition("/")[2]
-
-
-def _is_opaque(name: str | None) -> bool:
-    return name is None or "/" in name or _OPAQUE_PROGRAMS.fullmatch(name) is not None
-
-
-def _wrapped_command(name: str, words: ShellWords, prefix: _WrapperOptions) -> NestedCommands:
+def _wrapped_command(name: str, words: ShellWords, wrapper: _WrapperOptions) -> NestedCommands:
     if name == "command" and words and words[0] in ("-v", "-V"):
         return NestedCommands(transparent=True)
-    at = _options_end(words, prefix)
-    if at is None:
+    start = _options_end(words, wrapper)
+    if start is None:
         return NestedCommands(unclear=f"it is not clear what `{name}` runs")
-    rest = words[at + prefix.skip :]
-    if not rest:
+    command = words[start + wrapper.skip :]
+    if not command:
         return NestedCommands(transparent=name in ("exec", "time", "xargs"))
-    if prefix.appends:
-        rest = (*_replace_placeholders(rest, words[:at]), None)
-    return NestedCommands(commands=(rest,), transparent=prefix.transparent)
+    if wrapper.appends:
+        command = (*_replace_placeholders(command, words[:start]), None)
+    return NestedCommands(commands=(command,), transparent=wrapper.transparent)
 
 
 def _replace_placeholders(command: ShellWords, options: ShellWords) -> ShellWords:
-    """Return a command in which `xargs -I name` puts something for each `name`."""
-    given = [word or "" for word in options]
-    marks = [(word[2:] or after) for word, after in zip(given, [*given[1:], ""], strict=False) if word[:2] == "-I"]
+    """Return a command with null for each word that contains the placeholder of `xargs -I placeholder`."""
+    words = [word or "" for word in options]
+    marks = [(word[2:] or after) for word, after in zip(words, [*words[1:], ""], strict=False) if word[:2] == "-I"]
     return tuple(None if word is None or any(mark in word for mark in marks) else word for word in command)
 
 
-def _options_end(words: ShellWords, prefix: _WrapperOptions) -> int | None:
-    """Return where the command begins, or null where an option is not known."""
-    at = 0
-    while at < len(words):
-        word = words[at]
+def _options_end(words: ShellWords, wrapper: _WrapperOptions) -> int | None:
+    """Return the index of the first word after the options, or null if an option is unknown."""
+    index = 0
+    while index < len(words):
+        word = words[index]
         if word is None:
             return None
         if word == "--":
-            return at + 1
+            return index + 1
         if not word.startswith("-") or word == "-":
-            return at
+            return index
         if word.startswith("--"):
-            if word.partition("=")[0] not in prefix.long:
+            if word.partition("=")[0] not in wrapper.long:
                 return None
-            at += 1
+            index += 1
             continue
-        letters = word[1:].lstrip(prefix.flags) if prefix.flags else word[1:]
-        if letters and letters[0] not in prefix.valued:
+        letters = word[1:].lstrip(wrapper.flags) if wrapper.flags else word[1:]
+        if letters and letters[0] not in wrapper.valued:
             return None
-        at += 2 if len(letters) == 1 else 1
-    return at
+        index += 2 if len(letters) == 1 else 1
+    return index
 
 
 def _env(words: ShellWords) -> NestedCommands:
-    at = _options_end(
+    start = _options_end(
         words, _WrapperOptions(flags="i0v", valued="uC", long=frozenset({"--ignore-environment", "--unset"}))
     )
-    if at is None:
+    if start is None:
         return NestedCommands(unclear="it is not clear what `env` runs")
-    while at < len(words) and "=" in (word := words[at] or ""):
-        if not is_safe_assignment(word):
-            return NestedCommands(unclear=f"`{word.partition('=')[0]}` changes what programs do")
-        at += 1
-    return NestedCommands(commands=(words[at:],) if words[at:] else (), transparent=True)
+    while start < len(words) and "=" in (word := words[start] or ""):
+        name = word.partition("=")[0]
+        if not is_safe_variable(name):
+            return NestedCommands(unclear=f"`{name}` changes what programs do")
+        start += 1
+    return NestedCommands(commands=(words[start:],) if words[start:] else (), transparent=True)
 
 
 def _shell(name: str, words: ShellWords) -> NestedCommands:
-    at, coded = 0, False
-    while at < len(words):
-        word = words[at]
+    unclear = NestedCommands(unclear=f"it is not clear what `{name}` runs")
+    index, has_code = 0, False
+    while index < len(words):
+        word = words[index]
         if word is None:
-            return NestedCommands(unclear=f"it is not clear what `{name}` runs")
+            return unclear
         if not re.fullmatch(r"[-+][ceuxlfnvp]+|--", word):
             break
-        coded = coded or (word[0] == "-" and "c" in word[1:])
-        at += 1
-    if at < len(words) and (words[at] or "").startswith(("-", "+")):
-        return NestedCommands(unclear=f"it is not clear what `{name}` runs")
-    if not coded:
-        return NestedCommands(opaque=True)  # a script, or what comes in
-    code = words[at] if at < len(words) else None
-    return (
-        NestedCommands(unclear=f"it is not clear what `{name}` runs")
-        if code is None
-        else NestedCommands(code=code, transparent=True)
-    )
+        has_code = has_code or (word[0] == "-" and "c" in word[1:])
+        index += 1
+    if index < len(words) and (words[index] or "").startswith(("-", "+")):
+        return unclear
+    if not has_code:
+        return NestedCommands(opaque=True)  # it runs a script file or its standard input
+    code = words[index] if index < len(words) else None
+    return unclear if code is None else NestedCommands(code=code, transparent=True)
 
 
-def _eval(words: ShellWords) -> NestedCommands:
-    given = words[1:] if words and words[0] == "--" else words
-    if any(word is None for word in given):
-        return NestedCommands(unclear="`eval` runs what is only known then")
-    return NestedCommands(code=" ".join(word for word in given if word is not None), transparent=True)
-
-
-def _trap(words: ShellWords) -> NestedCommands:
-    given = words[1:] if words and words[0] == "--" else words
-    if not given or given[0] in ("-", "", "-l", "-p"):
-        return NestedCommands(transparent=True)
-    return (
-        NestedCommands(unclear="`trap` runs what is only known then")
-        if given[0] is None
-        else NestedCommands(code=given[0], transparent=True)
-    )
+def _eval_or_trap(name: str, words: ShellWords) -> NestedCommands:
+    if name == "trap":
+        if not words or words[0] in ("-", "", "-l", "-p"):
+            return NestedCommands(transparent=True)
+        words = words[:1]  # the signals follow
+    code = [word for word in words if word is not None]
+    if len(code) < len(words):
+        return NestedCommands(unclear=f"`{name}` runs code that is only known at run time")
+    return NestedCommands(code=" ".join(code), transparent=True)
 
 
 def _find(words: ShellWords) -> NestedCommands:
-    """`find` may run commands, with the names it finds for `{}`."""
+    """Return the commands of `find -exec`, with null for words that contain `{}`."""
     commands: list[ShellWords] = []
     rest = list(words)
     while rest:
         word = rest.pop(0)
         if word is None:
-            return NestedCommands(unclear="an option of `find` is only known when it runs")
+            return NestedCommands(unclear="an option of `find` is only known at run time")
         if word in _FIND_EXEC_OPTIONS:
             command: list[str | None] = []
             while rest and rest[0] not in (";", "+"):
@@ -280,5 +232,5 @@ def _find(words: ShellWords) -> NestedCommands:
 
 
 def is_transparent_wrapper(name: str) -> bool:
-    """Say whether a program is nothing but what it runs, so that a rule which allows it would allow nothing."""
+    """Whether a program only runs another one, so that a rule which allows it would have no effect."""
     return name in ("env", "eval", "trap") or (name in _WRAPPERS and _WRAPPERS[name].transparent)
