@@ -155,7 +155,7 @@ class StubWeb:
             said = answers.popleft() if len(answers) > 1 else answers[0]
             return [ip_address(each) for each in said.split()]
         if host not in self._addresses:
-            raise Unavailable(f"there is no host `{host}`, or nobody who knows it answers")
+            raise Unavailable(f"the host `{host}` does not exist, or the name server does not respond")
         return [self._addresses[host]]
 
     async def dial(self, address: IPAddress, port: int) -> httpcore2.AsyncNetworkStream:

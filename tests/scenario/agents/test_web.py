@@ -74,8 +74,8 @@ async def test_a_redirect_is_decided_again(workshop: Workshop, fetch: Tool) -> N
         for name in rules:
             (came[name],) = await results(floor, await floor.play(agent=name))
     assert came == {
-        "asked": "INVALID: it leads to another host, to `http://other.org/`: fetch that if you want it",
-        "denied": "INVALID: it leads to `other.org`, which the rules deny",
+        "asked": "INVALID: it redirects to another host, `http://other.org/`: fetch that if you want it",
+        "denied": "INVALID: it redirects to `other.org`, which the rules deny",
         "allowed": "[http://other.org/; text/html]\ntea",
     }
 
@@ -99,7 +99,7 @@ async def test_local_addresses_are_fetched_only_if_the_settings_allow_them(works
     workshop.agent(fetching(url), say("done"), tools=["web_fetch"], permissions={"allow": ["web_fetch"]})
     async with workshop.open() as floor:
         assert await results(floor, await floor.play()) == [
-            "INVALID: `127.0.0.1` is not on the public internet, and is not fetched from"
+            "INVALID: `127.0.0.1` is not on the public internet: it is not fetched"
         ]
     assert site.connections == 0
     workshop.write("settings.json", {"web": {"allow_private": [f"127.0.0.1:{site.port}"]}})

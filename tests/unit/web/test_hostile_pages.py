@@ -43,7 +43,7 @@ async def test_a_page_that_takes_too_long_is_left_and_its_process_with_it(
     pages: MarkdownConverter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.tools.web.fetch.CONVERT_TIMEOUT_SECONDS", 0.2)
-    with pytest.raises(Invalid, match="cannot be turned into Markdown, it takes too long: read it `raw`"):
+    with pytest.raises(Invalid, match="cannot be converted to Markdown, it takes too long: read it `raw`"):
         await pages.markdown("<meta charset=" * 350_000, base="http://example.com/")
 
 

@@ -87,12 +87,12 @@ async def test_an_api_may_want_a_body(engine: WebServer) -> None:
 @pytest.mark.parametrize(
     ("page", "why"),
     [
-        (WebPage(status=429), "the search engine answers 429"),
-        (WebPage(status=302, headers={"Location": "http://127.0.0.1/"}), "the search engine answers 302"),
-        (WebPage(body=b"<html>"), "the search engine answers with something else than JSON"),
-        (WebPage(body=b"[" * 100_000), "the search engine answers with something else than JSON"),
-        (answering({"hits": []}), "the answer of the search engine has no list at `results`"),
-        (answering([1]), "the answer of the search engine has no list at `results`"),
+        (WebPage(status=429), "the search engine responded with status 429"),
+        (WebPage(status=302, headers={"Location": "http://127.0.0.1/"}), "the search engine responded with status 302"),
+        (WebPage(body=b"<html>"), "the response of the search engine is not JSON"),
+        (WebPage(body=b"[" * 100_000), "the response of the search engine is not JSON"),
+        (answering({"hits": []}), "the response of the search engine has no list at `results`"),
+        (answering([1]), "the response of the search engine has no list at `results`"),
     ],
 )
 async def test_an_engine_that_answers_something_else_is_not_available(
@@ -105,7 +105,7 @@ async def test_an_engine_that_answers_something_else_is_not_available(
 
 async def test_without_its_key_nothing_is_asked(engine: WebServer) -> None:
     api = JsonSearch(url=f"http://127.0.0.1:{engine.port}/", key_env="SEARCH_KEY")
-    with pytest.raises(Unavailable, match="`SEARCH_KEY` holds no key for the search engine: set it"):
+    with pytest.raises(Unavailable, match="`SEARCH_KEY` has no key for the search engine: set it"):
         await HttpWebSearch(api, SystemResolver(), environment={}).search("tea", limit=3)
     assert engine.connections == 0
 

@@ -58,7 +58,7 @@ async def test_a_page_is_read_from_whoever_has_the_certificate_of_the_name(
     assert web.dialed == [web.address("example.com")]
 
     mismatched = await tool.run(a_call(), {"url": "https://other.org/"})
-    assert str(mismatched.content).startswith("UNAVAILABLE: `other.org` cannot be read from: [ssl: certificate_verify")
+    assert str(mismatched.content).startswith("UNAVAILABLE: `other.org` cannot be read: [ssl: certificate_verify")
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused(site: WebServer, pages: MarkdownConverter) -> None:
@@ -76,5 +76,5 @@ async def test_a_page_does_not_lead_from_tls_to_no_tls(
     tool = with_standard_middleware(web_fetch(StubWeb({"example.com": site}).http(tls=trusting), pages))
     refused = await tool.run(a_call(), {"url": "https://example.com/down"})
     assert refused.content == (
-        "INVALID: it leads on without encryption, to `http://example.com/`: fetch that if you want it"
+        "INVALID: it redirects to `http://example.com/`, without encryption: fetch that if you want it"
     )

@@ -1,1 +1,1 @@
-"""How agents reach the web: which addresses they may connect to, what is read there, and where they search."""
+"""Access to the web: allowed addresses, page text, and search engines."""

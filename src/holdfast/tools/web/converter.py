@@ -1,21 +1,21 @@
 """HTML to Markdown by `html-to-markdown`; run as a program, it converts standard input to standard output.
 
-The library bounds its depth, drops scripts and what a browser would not show, and takes a tenth of the time of
-`markdownify`, which hostile nesting crashes.
+The library limits the nesting depth, drops scripts and hidden elements, and takes a tenth of the time of
+`markdownify`, which crashes on hostile nesting.
 """
 
 import sys
 from typing import Final
 
 MAX_ELEMENT_DEPTH: Final = 512
-"""Elements within each other; what is deeper is left out."""
+"""Levels of nested elements; deeper ones are left out."""
 MAX_MEMORY_BYTES: Final = 1024 * 1024 * 1024
-"""Bytes that the program may use."""
+"""Memory of the program."""
 
 
 def html_to_markdown_text(page: str, base: str) -> str:
-    """Return a page as Markdown, with whole addresses for those that are relative to `base`, or raise `ValueError`."""
-    import html_to_markdown  # only whoever reads a page needs it
+    """Return a page as Markdown, with links made absolute by `base`, or raise `ValueError`."""
+    import html_to_markdown  # slow to import, and not needed by every worker
 
     options = html_to_markdown.ConversionOptions(
         base_url=base, extract_metadata=False, inline_data_media="alt_text_only", max_depth=MAX_ELEMENT_DEPTH
@@ -27,7 +27,7 @@ def html_to_markdown_text(page: str, base: str) -> str:
 
 
 def main() -> None:
-    """Read an address and a page, with an end of line between them, and write the page as Markdown."""
+    """Read a URL, a newline and a page, and write the page as Markdown."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))

@@ -11,18 +11,17 @@ from msgspec.structs import replace
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.web_settings import JsonSearch, PrivateHost, SearchSettings, SearxngSearch
-from holdfast.domain.web_url import WebUrl, parse_web_url
+from holdfast.domain.web_url import parse_web_url
 from holdfast.ports.tools import SearchResult
 from holdfast.tools.web.client import GuardedResolver, Resolver, WebClient, WebRequest, WebResponse
 
 MAX_RESPONSE_BYTES: Final = 2 * 1024 * 1024
-"""Bytes."""
 MAX_FIELD_CHARS: Final = 1_000
 """Characters of one field of a result."""
 
 
 class HttpWebSearch:
-    """`WebSearch`: asks the engine that the settings name. Its host may be private: the operator chose it."""
+    """`WebSearch` with the search engine of the settings. Its host may be private, since the operator chose it."""
 
     def __init__(self, api: JsonSearch, resolver: Resolver, *, environment: Mapping[str, str] = os.environ) -> None:
         self._api = api
@@ -32,67 +31,66 @@ class HttpWebSearch:
         self._http = WebClient(GuardedResolver(resolver, private=private))
 
     async def search(self, query: str, *, limit: int) -> list[SearchResult]:
-        """Ask, and read the answer."""
-        answer = await self._http.request(self._request(query, limit))
-        if answer.status != 200:
-            raise Unavailable(f"the search engine answers {answer.status}")
-        return [*_parse_results(self._api, answer)][:limit]
+        """Search, and return at most `limit` results."""
+        response = await self._http.request(self._request(query, limit))
+        if response.status != 200:
+            raise Unavailable(f"the search engine responded with status {response.status}")
+        return [*_parse_results(self._api, response)][:limit]
 
     def _request(self, query: str, limit: int) -> WebRequest:
         api = self._api
-        asked = {**api.parameters, api.query: query, **({} if api.count is None else {api.count: limit})}
-        headers = {"Accept": "application/json", **self._key()}
+        parameters = {**api.parameters, api.query: query, **({} if api.count is None else {api.count: limit})}
+        headers = {"Accept": "application/json", **self._key_header()}
         if api.method == "GET":
-            return WebRequest(url=_with_query(self._url, asked), headers=headers, max_bytes=MAX_RESPONSE_BYTES)
+            text = {
+                name: str(value).lower() if isinstance(value, bool) else value for name, value in parameters.items()
+            }
+            target = f"{self._url.target}{'&' if '?' in self._url.target else '?'}{urlencode(text)}"
+            return WebRequest(url=replace(self._url, target=target), headers=headers, max_bytes=MAX_RESPONSE_BYTES)
         return WebRequest(
             url=self._url,
             headers={**headers, "Content-Type": "application/json"},
             max_bytes=MAX_RESPONSE_BYTES,
             method="POST",
-            body=msgspec.json.encode(asked),
+            body=msgspec.json.encode(parameters),
         )
 
-    def _key(self) -> dict[str, str]:
+    def _key_header(self) -> dict[str, str]:
         if self._api.key_env is None:
             return {}
         key = self._environment.get(self._api.key_env, "").strip()
         if not key or not key.isascii() or not key.isprintable():
-            raise Unavailable(f"`{self._api.key_env}` holds no key for the search engine: set it")
+            raise Unavailable(f"`{self._api.key_env}` has no key for the search engine: set it")
         return {self._api.key_header: f"{self._api.key_prefix}{key}"}
 
 
 def as_json_search(settings: SearchSettings) -> JsonSearch:
-    """Return an engine as the API that it is."""
+    """Return the settings of an engine as those of a JSON API."""
     if isinstance(settings, SearxngSearch):
         return JsonSearch(url=settings.url, parameters={"format": "json"}, snippet="content")
     return settings
 
 
-def _with_query(url: WebUrl, asked: Mapping[str, str | int | bool]) -> WebUrl:
-    words = urlencode({name: str(said).lower() if isinstance(said, bool) else said for name, said in asked.items()})
-    return replace(url, target=f"{url.target}{'&' if '?' in url.target else '?'}{words}")
-
-
-def _parse_results(api: JsonSearch, answer: WebResponse) -> Iterator[SearchResult]:
-    """Yield the results that have an address."""
+def _parse_results(api: JsonSearch, response: WebResponse) -> Iterator[SearchResult]:
+    """Yield the results that have a URL."""
     try:
-        said = msgspec.json.decode(answer.body)
+        body = msgspec.json.decode(response.body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
-        raise Unavailable(f"the search engine answers with something else than JSON: {exc}") from exc
-    results = _value_at(said, api.results)
+        raise Unavailable(f"the response of the search engine is not JSON: {exc}") from exc
+    results = _value_at(body, api.results)
     if not isinstance(results, list):
-        raise Unavailable(f"the answer of the search engine has no list at `{api.results}`")
-    for each in results:
-        if url := _text_at(each, api.link):
-            yield SearchResult(title=_text_at(each, api.title), url=url, snippet=_text_at(each, api.snippet))
+        raise Unavailable(f"the response of the search engine has no list at `{api.results}`")
+    for result in results:
+        if url := _text_at(result, api.link):
+            yield SearchResult(title=_text_at(result, api.title), url=url, snippet=_text_at(result, api.snippet))
 
 
-def _value_at(said: Json, path: str) -> Json:
+def _value_at(value: Json, path: str) -> Json:
     for name in path.split("."):
-        said = said.get(name) if isinstance(said, dict) else None
-    return said
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
-def _text_at(said: Json, path: str) -> str:
-    found = _value_at(said, path)
-    return " ".join(found.split())[:MAX_FIELD_CHARS] if isinstance(found, str) else ""
+def _text_at(value: Json, path: str) -> str:
+    text = _value_at(value, path)
+    return " ".join(text.split())[:MAX_FIELD_CHARS] if isinstance(text, str) else ""
