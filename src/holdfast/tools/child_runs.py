@@ -5,7 +5,9 @@ creates it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol, TypeAlias
+
+from msgspec import Meta
 
 from holdfast.domain.agent import Agent, check_mode
 from holdfast.domain.commit import Lease
@@ -16,7 +18,7 @@ from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.limits import check_depth, child_limits
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
-from holdfast.domain.run import Mode, Priority, Run, RunStatus
+from holdfast.domain.run import Mode, Priority, RunStatus
 from holdfast.domain.thread import NewThread, derive_title
 from holdfast.domain.tool import ToolSpec
 from holdfast.domain.validation import check_text
@@ -26,30 +28,39 @@ from holdfast.tools.tool import ChildEnded, Preempted, ResumeCause, ToolContext,
 from holdfast.tools.typed_tool import unexpected_resume
 
 MAX_CHILD_INPUT_CHARS: Final = 100_000
-"""Characters that another agent can be told."""
+"""Characters of the input of a child run."""
+AgentNameArgument: TypeAlias = Annotated[str, Meta(min_length=1, max_length=128, description="The name of the agent.")]
+ChildInputArgument: TypeAlias = Annotated[
+    str,
+    Meta(min_length=1, max_length=MAX_CHILD_INPUT_CHARS, description="What it shall do, and all that it must know."),
+]
 
 
 class Spawner(Protocol):
-    """Knows which agents a run may have work for it, and what their runs are like."""
+    """Creates the child runs of tool calls."""
 
     async def child(self, call: ToolContext, *, agent: str, input: str, mode: Mode, priority: Priority) -> NewRun:
-        """Return the run that `call` wants to make, with ids that derive from its key.
+        """Return the child run for `call`, with ids that derive from its key.
 
         An agent that does not exist, or that the run may not spawn, raises `NotFound`; one that is not enabled for
-        that mode, `Conflict`; one that would stand too deep below others, `SpawnLimit`.
+        that mode, `Conflict`; one that would be nested too deeply, `SpawnLimit`.
         """
 
 
 class WorkspaceSpawner:
-    """`Spawner` over the agents of the workspace: a run has its agent's first model and its limits."""
+    """`Spawner` over the agents of the workspace: a run gets the first model and the limits of its agent."""
 
     def __init__(self, agents: Callable[[Lease], Awaitable[Sequence[Agent]]]) -> None:
         self._agents = agents
 
     async def child(self, call: ToolContext, *, agent: str, input: str, mode: Mode, priority: Priority) -> NewRun:
-        """Return the run to make."""
+        """Return the child run for `call`."""
         check_depth(call.run.limits, len(inherited_rights(call.values)))
-        found = _find_agent(agent, await self._agents(call.lease))
+        agents = await self._agents(call.lease)
+        found = next((each for each in agents if each.name == agent), None)
+        if found is None:
+            hint = did_you_mean(agent, [each.name for each in agents])
+            raise NotFound(f"there is no agent `{agent}` that this run may spawn{hint}", agent=agent)
         check_mode(found, mode)
         text = check_text(input, field="input", max_chars=MAX_CHILD_INPUT_CHARS)
         return NewRun(
@@ -69,22 +80,22 @@ class WorkspaceSpawner:
 
 
 def child_mode(call: ToolContext) -> Mode:
-    """Return the mode of what a run gives away: a daemon is woken by its schedule, what it gives away is a task."""
+    """Return the mode of a child: that of its parent, but a task for a daemon, which only a schedule starts."""
     return Mode.TASK if call.run.mode is Mode.DAEMON else call.run.mode
 
 
 def child_run_id(call: ToolContext) -> RunId:
-    """Return the id of the run that `call` makes."""
+    """Return the id of the child run of `call`."""
     return RunId(derived_id("run", key=call.key))
 
 
 def child_thread_id(call: ToolContext) -> ThreadId:
-    """Return the id of the thread of that run."""
+    """Return the id of the thread of the child run of `call`."""
     return ThreadId(derived_id("thr", key=call.key))
 
 
 def child_started_event(call: ToolContext, *, agent: str, thread: ThreadId | None = None) -> ChildChanged:
-    """Return the event of a child that nobody waits for."""
+    """Return the event of a detached child."""
     return ChildChanged(
         run_id=child_run_id(call),
         thread_id=thread or child_thread_id(call),
@@ -94,29 +105,17 @@ def child_started_event(call: ToolContext, *, agent: str, thread: ThreadId | Non
     )
 
 
-def _find_agent(name: str, agents: Sequence[Agent]) -> Agent:
-    for agent in agents:
-        if agent.name == name:
-            return agent
-    hint = did_you_mean(name, [agent.name for agent in agents])
-    raise NotFound(f"there is no agent `{name}` that this run may spawn{hint}", agent=name)
-
-
 def ended_run_result(spec: ToolSpec, subject: str, cause: ResumeCause, *, if_preempted: dict[str, str]) -> ToolResult:
-    """Return the output of a run, or why it has none; where the run goes on without the call, say so with `goes_on`."""
+    """Return the output of a run, or why it has none; `if_preempted` is the content if the run is still going."""
     match cause:
         case ChildEnded(status=RunStatus.COMPLETED, output=output):
             return ToolResult(content=output)
         case ChildEnded(status=status, error=error):
-            why = "" if error is None else f": {error.code}: {error.message}"
-            end = "was cancelled" if status is RunStatus.CANCELLED else "failed"
-            return ToolResult(content=f"{subject} {end}{why}", failed=True)
+            reason = "" if error is None else f": {error.code}: {error.message}"
+            verb = "was cancelled" if status is RunStatus.CANCELLED else "failed"
+            return ToolResult(content=f"{subject} {verb}{reason}", failed=True)
         case Preempted(because=because):
-            return ToolResult(content={**if_preempted, "note": f"it goes on in the background: {because} meanwhile"})
+            note = f"it goes on in the background: {because} meanwhile"
+            return ToolResult(content={**if_preempted, "note": note})
         case _:
             raise unexpected_resume(spec, cause)
-
-
-def child_ended(run: Run) -> ChildEnded:
-    """Return how a run ended that has ended already."""
-    return ChildEnded(run_id=run.id, status=run.status, output=run.output, error=run.error)

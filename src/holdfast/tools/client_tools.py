@@ -1,7 +1,7 @@
 """Client tools: the run waits while the client runs the tool, and the response is the result of the call.
 
-They are kept in the run value `client_tools` together with the run id, because values pass to runs that continue this
-one, and those may belong to another client.
+They are stored in the run value `client_tools` together with the run id, because runs that continue this one inherit
+its values and may belong to another client.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,14 +37,14 @@ class ClientToolOffer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client sends back."""
+    """The response of a client."""
 
     content: Json
     error: str | None = None
 
 
 class ClientTool:
-    """`Tool` and `Resumable`: a client runs it."""
+    """`Tool` and `ResumableTool` that a client runs."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
@@ -65,7 +65,7 @@ class ClientTool:
         )
 
     async def resume(self, call: ToolContext, arguments: dict[str, Json], cause: ResumeCause) -> ToolResult:
-        """Return what the client sent back."""
+        """Return the response of the client."""
         match cause:
             case InterruptResolved(expired=True):
                 return ToolResult(content="not answered: the client did not run it in time", failed=True)
@@ -80,7 +80,7 @@ class ClientTool:
 
 
 def client_tools_value(run_id: RunId, specs: Sequence[ToolSpec]) -> Json:
-    """Return the value of a run that a client offers tools to; raise if one of them can be none."""
+    """Return the run value with the tools of a client; raise `Invalid` if one of them is not usable."""
     if len(specs) > MAX_CLIENT_TOOLS:
         raise Invalid(f"a client may offer at most {MAX_CLIENT_TOOLS} tools", field="tools")
     for spec in specs:
@@ -91,7 +91,7 @@ def client_tools_value(run_id: RunId, specs: Sequence[ToolSpec]) -> Json:
 
 
 def client_tool_spec(name: str, description: str, parameters: Json) -> ToolSpec:
-    """Return the spec of a tool that a client describes; without parameters it takes anything."""
+    """Return the spec of a client tool; without `parameters` it takes any arguments."""
     schema = {"type": "object", **parameters} if isinstance(parameters, dict) else parameters
     if not isinstance(schema, dict | None):
         raise Invalid(f"the parameters of `{name}` must be a JSON Schema of an object", field="tools")
@@ -106,8 +106,8 @@ def client_tool_spec(name: str, description: str, parameters: Json) -> ToolSpec:
 
 def client_tools(values: Mapping[str, Json], run_id: RunId) -> list[Tool]:
     """Return the tools that a client offers to this run."""
-    written = values.get(CLIENT_TOOLS_VALUE)
-    if written is None:
+    value = values.get(CLIENT_TOOLS_VALUE)
+    if value is None:
         return []
-    offered = msgspec.convert(written, ClientToolOffer)
-    return [with_standard_middleware(ClientTool(spec)) for spec in offered.tools] if offered.run_id == run_id else []
+    offer = msgspec.convert(value, ClientToolOffer)
+    return [with_standard_middleware(ClientTool(spec)) for spec in offer.tools] if offer.run_id == run_id else []

@@ -1,4 +1,4 @@
-"""Tool output as text that a model can read, and artifact events; hints for misspelt names.
+"""Tool output as text for the model, artifact events, and hints for misspelt names.
 
 The id of an artifact derives from the key of its call, so the same call never creates two.
 """
@@ -15,7 +15,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.events.custom import ArtifactCreated
 from holdfast.domain.ids import ArtifactId
 
-# No database takes a NUL and no encoder half of a surrogate pair.
+# Databases reject NUL, and encoders reject half of a surrogate pair.
 _UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 
 
@@ -25,7 +25,7 @@ def as_text(content: Json) -> str:
 
 
 def sanitize(content: Json) -> Json:
-    """Return `content` as it can be stored and sent: what is no character becomes `�`."""
+    """Return `content` with characters that cannot be stored or sent replaced by `�`."""
     match content:
         case str():
             return _UNSTORABLE.sub("�", content)
@@ -38,11 +38,11 @@ def sanitize(content: Json) -> Json:
 
 
 FIRST_ARTIFACT_VERSION: Final = 1
-"""The id belongs to one call: there is no earlier version."""
+"""An artifact id belongs to one call, so it has no earlier version."""
 
 
 def artifact_made_event(artifact_id: ArtifactId, new: NewArtifact) -> ArtifactCreated:
-    """Return the event of `new`, which has a content."""
+    """Return the event for a new artifact with content."""
     return ArtifactCreated(
         artifact_id=artifact_id,
         type=new.type,
@@ -54,6 +54,6 @@ def artifact_made_event(artifact_id: ArtifactId, new: NewArtifact) -> ArtifactCr
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a hint to follow a message, or nothing when no name is like `name`."""
-    close = get_close_matches(name, list(names), n=3)
-    return f": did you mean {' or '.join(f'`{one}`' for one in close)}?" if close else ""
+    """Return a hint to append to an error message, or an empty text if no name is similar."""
+    similar = get_close_matches(name, list(names), n=3)
+    return f": did you mean {' or '.join(f'`{each}`' for each in similar)}?" if similar else ""

@@ -1,8 +1,8 @@
 """Tool exposure: which of an agent's tools its model is shown, when there are too many to show all.
 
 Up to the limit all tools are shown. Above it, a core set is shown together with `tool_search` and `tool_activate`; an
-activated tool stays visible until the run ends. Activated tools are kept in the run value `tools` together with the
-run id, because values pass to runs that continue this one.
+activated tool stays visible until the run ends. Activated tools are stored in the run value `tools` together with the
+run id, because runs that continue this one inherit its values.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,7 +50,7 @@ DEFAULT_VISIBLE_TOOLS: Final = 40
 
 
 class ToolExposure(msgspec.Struct, frozen=True, kw_only=True):
-    """How many tools are shown at once, and which when there are more."""
+    """How many tools are shown at once, and which ones if there are more."""
 
     limit: int = DEFAULT_VISIBLE_TOOLS
     core: frozenset[str] = CORE_TOOLS
@@ -71,25 +71,25 @@ class ActivatedTools(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def activated_tools(values: Mapping[str, Json], run_id: RunId) -> ActivatedTools:
-    """Return what the run has activated; what another run had does not count."""
+    """Return the tools that this run has activated, ignoring those inherited from another run."""
     try:
-        found = msgspec.convert(values.get(TOOLS_VALUE), ActivatedTools)
+        activated = msgspec.convert(values.get(TOOLS_VALUE), ActivatedTools)
     except msgspec.ValidationError:
-        return ActivatedTools(run_id=run_id)  # there is none yet, or nothing that we wrote
-    return found if found.run_id == run_id else ActivatedTools(run_id=run_id)
+        return ActivatedTools(run_id=run_id)  # not set, or not written by us
+    return activated if activated.run_id == run_id else ActivatedTools(run_id=run_id)
 
 
 def visible_tools(
     tools: Iterable[Tool], *, values: Mapping[str, Json], run_id: RunId, exposure: ToolExposure = DEFAULT_EXPOSURE
 ) -> list[Tool]:
-    """Return those of an agent's tools that its model is shown now."""
-    every = list(tools)
-    if not exceeds_limit(every, exposure):
-        return every
-    shown = exposure.core.union(DISCOVERY_TOOLS, activated_tools(values, run_id).active)
-    return [tool for tool in every if tool.spec.name in shown]
+    """Return the tools that the model is shown now."""
+    all_tools = list(tools)
+    if not exceeds_limit(all_tools, exposure):
+        return all_tools
+    visible = exposure.core.union(DISCOVERY_TOOLS, activated_tools(values, run_id).active)
+    return [tool for tool in all_tools if tool.spec.name in visible]
 
 
 def exceeds_limit(tools: Iterable[Tool], exposure: ToolExposure) -> bool:
-    """Whether these are too many to be shown at once. The tools to find tools with do not count."""
+    """Whether these are too many tools to show at once, not counting the discovery tools."""
     return sum(tool.spec.name not in DISCOVERY_TOOLS for tool in tools) > exposure.limit

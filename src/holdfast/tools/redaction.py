@@ -1,6 +1,6 @@
 """Redaction: removes known secret values, and strings that look like keys, from tool output and logs.
 
-In a stream, text is held back for as long as a secret may have started in it.
+A stream holds text back for as long as it may be the start of a secret.
 """
 
 import re
@@ -17,15 +17,15 @@ from holdfast.tools.tool import CallNext, Tool, ToolContext, ToolResult, wrap_to
 
 REDACTED: Final = "[redacted]"
 MIN_SECRET_CHARS: Final = 8
-"""Characters: anything shorter is found in texts that have nothing to do with it."""
+"""Characters of a known secret: a shorter one would match unrelated text."""
 MAX_KEY_CHARS: Final = 512
-"""Characters of a key that is known by its looks, as far as that is waited for in a line that does not end."""
+"""Characters of a key that is recognized by its form in an unfinished line."""
 MAX_LINE_CHARS: Final = 4096
-"""Characters after which the end of a line is no longer waited for."""
+"""Characters of an unfinished line that a stream holds back."""
 
 _API_KEY: Final = re.compile(
     r"(?<![A-Za-z0-9])(?:"
-    r"sk-(?:ant-|proj-)?[A-Za-z0-9_-]{20,}"  # OpenAI, Anthropic and those who took it over
+    r"sk-(?:ant-|proj-)?[A-Za-z0-9_-]{20,}"  # OpenAI, Anthropic and others with the same prefix
     r"|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}"
     r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|AIza[A-Za-z0-9_-]{35}|(?:AKIA|ASIA)[A-Z0-9]{16}"
     r"|(?:sk|rk)_live_[A-Za-z0-9]{20,}|hf_[A-Za-z0-9_-]{30,}|npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{50,}"
@@ -41,17 +41,17 @@ _SECRET_NAME: Final = re.compile(r"(?:API_?KEY|ACCESS_?KEY|SECRET|TOKEN|PASSWORD
 
 
 class Redaction:
-    """Takes secrets out of texts."""
+    """Replaces secrets in texts."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        # By line, since that is how a text is looked at; the longest first, since one may be the beginning of another.
+        # Secrets are matched line by line, the longest first, since one may be the prefix of another.
         lines = {line.strip() for secret in secrets for line in secret.splitlines()}
-        self._known = sorted((line for line in lines if len(line) >= MIN_SECRET_CHARS), key=len, reverse=True)
-        self.max_secret_chars = max([MAX_KEY_CHARS, *map(len, self._known)])
+        self._secrets = sorted((line for line in lines if len(line) >= MIN_SECRET_CHARS), key=len, reverse=True)
+        self.max_secret_chars = max([MAX_KEY_CHARS, *map(len, self._secrets)])
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
-        for secret in self._known:
+        for secret in self._secrets:
             if secret in text:
                 text = text.replace(secret, REDACTED)
         if "PRIVATE KEY-----" in text:
@@ -59,7 +59,7 @@ class Redaction:
         return _API_KEY.sub(REDACTED, text)
 
     def json(self, value: Json) -> Json:
-        """Return any JSON without secrets, in names too."""
+        """Return a JSON value without secrets, in names too."""
         match value:
             case str():
                 return self.text(value)
@@ -71,75 +71,68 @@ class Redaction:
                 return value
 
     def cut_before_secret(self, text: str, end: int) -> int:
-        """Return `end`, or the beginning of a secret that would be cut there."""
-        patterns = [
-            *(re.compile(re.escape(secret)) for secret in self._known),
-            _API_KEY,
-            _PRIVATE_KEY_BEGIN,
-            _PRIVATE_KEY_END,
-        ]
-        cut = [found.start() for one in patterns for found in one.finditer(text) if found.start() < end < found.end()]
-        return min(cut, default=end)
+        """Return `end`, or the start of a secret that a cut at `end` would split."""
+        known = (re.compile(re.escape(secret)) for secret in self._secrets)
+        matches = (
+            match
+            for pattern in (*known, _API_KEY, _PRIVATE_KEY_BEGIN, _PRIVATE_KEY_END)
+            for match in pattern.finditer(text)
+        )
+        return min((match.start() for match in matches if match.start() < end < match.end()), default=end)
 
 
 class RedactedStream:
-    """A text that comes in pieces, without secrets, however they are cut: it goes on by whole lines."""
+    """Redacts a text that arrives in pieces, and passes it on in whole lines."""
 
     def __init__(self, redaction: Redaction) -> None:
         self._redaction = redaction
-        self._held = ""
-        self._in_key = False
+        self._buffer = ""
+        self._in_private_key = False
 
     def feed(self, piece: str) -> str:
-        """Take the next piece, and return what can be shown by now."""
-        self._held += piece
-        line = max(self._held.rfind("\n"), self._held.rfind("\r")) + 1
-        if line == 0 and len(self._held) > MAX_LINE_CHARS + self._redaction.max_secret_chars:
-            line = self._redaction.cut_before_secret(self._held, len(self._held) - self._redaction.max_secret_chars)
-        return self._take(line)
+        """Add a piece, and return the text that is ready to be shown."""
+        self._buffer += piece
+        length = max(self._buffer.rfind("\n"), self._buffer.rfind("\r")) + 1
+        if length == 0 and len(self._buffer) > MAX_LINE_CHARS + self._redaction.max_secret_chars:
+            length = len(self._buffer) - self._redaction.max_secret_chars
+            length = self._redaction.cut_before_secret(self._buffer, length)
+        return self._take(length)
 
     def end(self) -> str:
-        """Return the rest."""
-        return self._take(len(self._held))
+        """Return the rest of the text."""
+        return self._take(len(self._buffer))
 
     def _take(self, length: int) -> str:
-        shown, self._held = self._held[:length], self._held[length:]
-        return self._redaction.text(self._after_private_key(shown))
-
-    def _after_private_key(self, text: str) -> str:
-        """Return what comes after a private key that had begun before, and see whether another one begins."""
-        if self._in_key:
+        text, self._buffer = self._buffer[:length], self._buffer[length:]
+        if self._in_private_key:
             end = _PRIVATE_KEY_END.search(text)
             if end is None:
                 return ""
             text = text[end.end() :]
-        begun = [found.end() for found in _PRIVATE_KEY_BEGIN.finditer(text)]
-        self._in_key = bool(begun) and _PRIVATE_KEY_END.search(text, begun[-1]) is None
-        return text
+        begins = [match.end() for match in _PRIVATE_KEY_BEGIN.finditer(text)]
+        self._in_private_key = bool(begins) and _PRIVATE_KEY_END.search(text, begins[-1]) is None
+        return self._redaction.text(text)
 
 
 def secret_values(environment: Mapping[str, str], *, named: Iterable[str] = ()) -> list[str]:
-    """Return the values that are secret by the name of their variable, or by being `named` as such."""
+    """Return the values of variables that look secret by their name, and of those in `named`."""
     names = {name for name in environment if _SECRET_NAME.search(name.upper())} | {*named}
     return [environment[name] for name in sorted(names) if environment.get(name)]
 
 
 def with_redaction(tool: Tool, redaction: Redaction) -> Tool:
-    """Return `tool`, of whose outcome secrets are taken out before anyone else sees it."""
+    """Return `tool` with secrets redacted in its results."""
 
-    async def around(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
-        return _redact_result(await go(), redaction)
+    async def redact(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], call_next: CallNext) -> ToolResult:
+        result = await call_next()
+        return replace(
+            result,
+            content=redaction.json(result.content),
+            artifacts=[_redact_artifact(artifact, redaction) for artifact in result.artifacts],
+            events=[_redact_event(event, redaction) for event in result.events],
+        )
 
-    return wrap_tool(tool, around)
-
-
-def _redact_result(outcome: ToolResult, redaction: Redaction) -> ToolResult:
-    return replace(
-        outcome,
-        content=redaction.json(outcome.content),
-        artifacts=[_redact_artifact(one, redaction) for one in outcome.artifacts],
-        events=[_redact_event(one, redaction) for one in outcome.events],
-    )
+    return wrap_tool(tool, redact)
 
 
 def _redact_artifact(artifact: NewArtifact, redaction: Redaction) -> NewArtifact:

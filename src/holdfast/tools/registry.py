@@ -1,4 +1,4 @@
-"""The tool registry: all tools that exist, and the toolset of one agent."""
+"""The tool registry: the catalog of all tools, and the toolset of one agent."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -20,7 +20,7 @@ DUPLICATE_REASON: Final = "another remote tool has this name"
 
 
 class Toolset:
-    """The tools of one agent. With too many to be shown at once, it has those to find the others with."""
+    """The tools of one agent. If there are too many to show at once, it includes the discovery tools."""
 
     def __init__(
         self,
@@ -31,20 +31,23 @@ class Toolset:
         offline: Iterable[Tool] = (),
         exposure: ToolExposure = DEFAULT_EXPOSURE,
     ) -> None:
-        """Hold `tools`; those that are `away` can be called, since they may be back by then, but are not shown."""
+        """Hold `tools`; `offline` tools are not shown but can be called, since they may be back by then."""
         self._tools = {tool.spec.name: tool for tool in tools}
         self._offline = {tool.spec.name: tool for tool in offline}
         self.remote_names = frozenset(remote_names)
-        """Tools of others, which run elsewhere."""
+        """Tools of third parties, which run elsewhere."""
         self._exposure = exposure
         self._exceeds_limit = exceeds_limit(self._tools.values(), exposure)
-        wanted = DISCOVERY_TOOLS if self._exceeds_limit else tuple(discovery)
-        if wanted:
-            made = self._discovery_tools()
-            self._tools |= {name: made[name] for name in wanted}
+        discovery_names = DISCOVERY_TOOLS if self._exceeds_limit else tuple(discovery)
+        if discovery_names:
+            specs = [tool.spec for tool in self._tools.values()]
+            search = tool_search(specs, visible_names=self._visible_names)
+            activate = tool_activate(specs, visible_names=self._visible_names, limit=exposure.limit)
+            created = {tool.spec.name: with_standard_middleware(tool) for tool in (search, activate)}
+            self._tools |= {name: created[name] for name in discovery_names}
 
     def merged_with(self, others: Iterable[Tool]) -> "Toolset":
-        """Return a toolbox with the tools of others beside these, which win where two have the same name."""
+        """Return a toolset with the tools of both; on a name clash, this one's tool wins."""
         return Toolset(
             [
                 *(tool for name, tool in self._tools.items() if name not in DISCOVERY_TOOLS),
@@ -67,34 +70,31 @@ class Toolset:
         return visible_tools(self._tools.values(), values=values, run_id=run_id, exposure=self._exposure)
 
     def find(self, name: str) -> Tool:
-        """Return the tool, shown or not: an agent may use what it may use."""
-        found = self._tools.get(name) or self._offline.get(name)
-        if found is None:
+        """Return a tool, visible or not: an agent may call any tool of its own."""
+        tool = self._tools.get(name) or self._offline.get(name)
+        if tool is None:
             raise NotFound(f"there is no tool `{name}`{did_you_mean(name, self._tools)}", name=name)
-        return found
-
-    def _discovery_tools(self) -> dict[str, Tool]:
-        specs = [tool.spec for tool in self._tools.values()]
-        search = tool_search(specs, visible_names=self._visible_names)
-        activate = tool_activate(specs, visible_names=self._visible_names, limit=self._exposure.limit)
-        return {tool.spec.name: with_standard_middleware(tool) for tool in (search, activate)}
+        return tool
 
     def _visible_names(self, call: ToolContext) -> frozenset[str]:
         return frozenset(tool.spec.name for tool in self.visible(values=call.values, run_id=call.run.id))
 
 
 class ToolCatalog:
-    """All tools, by name. What is left out of it, and why, is in `left_out`."""
+    """All tools by name; `rejected` has the remote tools that were left out, with the reason."""
 
     def __init__(
         self, local: Iterable[Tool], *, remote: Iterable[Tool] = (), offline: Callable[[str], Tool] | None = None
     ) -> None:
-        """List tools; `away` makes the one of a remote method that nobody offers now."""
+        """Hold these tools; `offline` creates a placeholder for a remote tool that is not offered now."""
         self._tools: dict[str, Tool] = {}
         self._offline = offline
         self.rejected: dict[str, str] = {}
         for tool in local:
-            self._add_local(tool)
+            name = check_tool_spec(tool.spec).name
+            if name in self._tools or name in DISCOVERY_TOOLS:
+                raise Invalid(f"there are two local tools `{name}`: rename one", field="name")
+            self._tools[name] = tool
         self._local = {*self._tools, *DISCOVERY_TOOLS}
         for tool in remote:
             self._add_remote(tool)
@@ -102,19 +102,19 @@ class ToolCatalog:
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
 
-    def toolset(self, wanted: Sequence[str], *, exposure: ToolExposure = DEFAULT_EXPOSURE) -> Toolset:
-        """Return the tools that an agent names: `name`, or `prefix*` for all whose names begin so.
+    def toolset(self, patterns: Sequence[str], *, exposure: ToolExposure = DEFAULT_EXPOSURE) -> Toolset:
+        """Return the tools that an agent names: `name`, or `prefix*` for all names with that prefix.
 
-        A prefix may fit nothing, since what it stands for comes and goes, and so do remote methods. Any other name that
-        is not there is `Invalid`.
+        A prefix may match nothing, and a remote tool may be offline. Any other unknown name raises `Invalid`.
         """
-        names = dict.fromkeys(name for pattern in wanted for name in self._matching_names(pattern))
-        away = [] if self._offline is None else [self._offline(name) for name in wanted if self._is_offline(name)]
+        names = dict.fromkeys(name for pattern in patterns for name in self._matching_names(pattern))
+        offline = [] if self._offline is None else [self._offline(name) for name in patterns if self._is_offline(name)]
+        remote = [name for name in names if name not in self._local and name not in BUILTIN_NAMES]
         return Toolset(
             [self._tools[name] for name in names if name not in DISCOVERY_TOOLS],
             discovery=[name for name in names if name in DISCOVERY_TOOLS],
-            remote_names=[*filter(self._is_remote, names), *(tool.spec.name for tool in away)],
-            offline=away,
+            remote_names=[*remote, *(tool.spec.name for tool in offline)],
+            offline=offline,
             exposure=exposure,
         )
 
@@ -127,25 +127,16 @@ class ToolCatalog:
         if self._is_offline(pattern) or pattern in OPTIONAL_BUILTINS:
             return []
         if star:
-            raise Invalid(f"`{pattern}` is no name of tools: a `*` may stand at the end only", field="tools")
+            raise Invalid(f"`{pattern}` is not a valid tool name: a `*` is only allowed at the end", field="tools")
         hint = did_you_mean(pattern, [*self._tools, *DISCOVERY_TOOLS])
         raise Invalid(f"there is no tool `{pattern}`{hint}", field="tools", name=pattern)
 
-    def _is_remote(self, name: str) -> bool:
-        return name not in self._local and name not in BUILTIN_NAMES
-
     def _is_offline(self, name: str) -> bool:
-        comes_and_goes = name.startswith(REMOTE_METHOD_PREFIX) or server_of_tool(name) is not None
-        return comes_and_goes and "*" not in name and name not in self._tools
-
-    def _add_local(self, tool: Tool) -> None:
-        name = check_tool_spec(tool.spec).name
-        if name in self._tools or name in DISCOVERY_TOOLS:
-            raise Invalid(f"there are two local tools `{name}`: rename one", field="name")
-        self._tools[name] = tool
+        is_remote = name.startswith(REMOTE_METHOD_PREFIX) or server_of_tool(name) is not None
+        return is_remote and "*" not in name and name not in self._tools
 
     def _add_remote(self, tool: Tool) -> None:
-        """Add a tool of somebody else; one that cannot be used does not keep the others away."""
+        """Add a tool of a third party, or record why it is rejected."""
         name = tool.spec.name
         if name in self._local or name in self._tools:
             self.rejected[name] = SHADOWED_REASON if name in self._local else DUPLICATE_REASON
@@ -159,7 +150,7 @@ class ToolCatalog:
 
 
 def is_dynamic(pattern: str) -> bool:
-    """Say whether a name of tools, such as `remote__*`, can be about those of clients or of MCP servers."""
+    """Whether a tool pattern, such as `remote__*`, can match tools of clients or MCP servers."""
     prefix, star, _ = pattern.partition("*")
-    theirs = (REMOTE_METHOD_PREFIX, MCP_TOOL_PREFIX)
-    return prefix.startswith(theirs) or (star != "" and any(each.startswith(prefix) for each in theirs))
+    dynamic = (REMOTE_METHOD_PREFIX, MCP_TOOL_PREFIX)
+    return prefix.startswith(dynamic) or (star != "" and any(each.startswith(prefix) for each in dynamic))

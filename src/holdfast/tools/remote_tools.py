@@ -34,32 +34,22 @@ PENDING_INPUTS_VALUE: Final = "questions"
 
 
 class PendingInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What calls of one run have asked. Values go over to other runs, but questions do not."""
+    """The input requests of the calls of one run; a run that inherits the value ignores them."""
 
     run_id: RunId
     calls: dict[ToolCallId, ToolInterrupt] = {}
 
 
-def pending_input(call: ToolContext) -> ToolInterrupt | None:
-    """Return what a call has asked."""
-    kept = read_value(call, PENDING_INPUTS_VALUE, default=PendingInputs(run_id=call.run.id))
-    return kept.calls.get(call.id) if kept.run_id == call.run.id else None
-
-
-def result_from_reply(call: ToolContext, reply: ToolReply) -> ToolResult:
-    """Return what a tool replied as an outcome: with a question the call waits."""
+def _result_from_reply(call: ToolContext, reply: ToolReply) -> ToolResult:
+    """Return the result of a reply; with an input request, the call waits."""
     if reply.question is None:
-        forgotten = (
-            {PENDING_INPUTS_VALUE: _update_pending(call, None)}
-            if call.values.get(PENDING_INPUTS_VALUE) is not None
-            else {}
-        )
+        has_pending = call.values.get(PENDING_INPUTS_VALUE) is not None
         return ToolResult(
             content=reply.content,
             failed=reply.failed,
             unknown=reply.unknown,
             untrusted=reply.untrusted,
-            revisions=forgotten,
+            revisions={PENDING_INPUTS_VALUE: _update_pending(call, None)} if has_pending else {},
         )
     interrupt = NewInterrupt(
         kind=InterruptKind.INPUT,
@@ -73,58 +63,61 @@ def result_from_reply(call: ToolContext, reply: ToolReply) -> ToolResult:
     )
 
 
-def _update_pending(call: ToolContext, question: ToolInterrupt | None) -> Callable[[Json], Json]:
-    """Return what puts a question in the place of the one that a call asked before."""
+def _update_pending(call: ToolContext, request: ToolInterrupt | None) -> Callable[[Json], Json]:
+    """Return the revision that replaces the input request of a call, or removes it."""
 
-    def keep(value: Json) -> Json:
-        kept = None if value is None else msgspec.convert(value, PendingInputs)
-        others = kept.calls if kept is not None and kept.run_id == call.run.id else {}
-        calls = {name: asked for name, asked in others.items() if name != call.id}
-        if question is not None:
-            calls[call.id] = question
+    def revise(value: Json) -> Json:
+        pending = None if value is None else msgspec.convert(value, PendingInputs)
+        own = pending.calls if pending is not None and pending.run_id == call.run.id else {}
+        calls = {call_id: other for call_id, other in own.items() if call_id != call.id}
+        if request is not None:
+            calls[call.id] = request
         return encode_value(PendingInputs(run_id=call.run.id, calls=calls)) if calls else None
 
-    return keep
+    return revise
 
 
 OFFLINE_TOOL_TIMEOUT_SECONDS: Final = 4_000.0
-"""Seconds after which a call of a tool is given up that was away when it began: its own time is not known here."""
+"""Timeout of a tool that is offline when the run starts, because its own timeout is not known then."""
 
 
 class RemoteTool:
-    """`Tool` that the control plane runs."""
+    """`Tool` and `ResumableTool` that the control plane runs."""
 
     def __init__(self, spec: ToolSpec, remote: RemoteTools) -> None:
         self.spec = spec
         self._remote = remote
 
     async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
-        """Have it done."""
+        """Call the tool on the control plane."""
         reply = await self._remote.call(call.lease, self.spec.name, arguments, key=call.key)
-        return result_from_reply(call, reply)
+        return _result_from_reply(call, reply)
 
     async def resume(self, call: ToolContext, arguments: dict[str, Json], cause: ResumeCause) -> ToolResult:
-        """Have it go on, now that a person answered what it asked, or will not."""
-        asked = pending_input(call)
-        if asked is None:
-            return ToolResult(content="what it asked is not known any more: call it again", failed=True)
+        """Continue the call with the response of a person, or without one."""
+        pending = read_value(call, PENDING_INPUTS_VALUE, default=PendingInputs(run_id=call.run.id))
+        request = pending.calls.get(call.id) if pending.run_id == call.run.id else None
+        if request is None:
+            return ToolResult(content="the input request of this call is lost: call it again", failed=True)
         response = cause.response if isinstance(cause, InterruptResolved) and not cause.expired else None
         name, key = self.spec.name, call.key
-        reply = await self._remote.resume(call.lease, name, arguments, key=key, interrupt=asked, response=response)
-        return result_from_reply(call, reply)
+        reply = await self._remote.resume(call.lease, name, arguments, key=key, interrupt=request, response=response)
+        return _result_from_reply(call, reply)
 
 
 def remote_tools(specs: Iterable[ToolSpec], remote: RemoteTools, *, redaction: Redaction | None = None) -> list[Tool]:
-    """Return the tools of these specs, which are run elsewhere."""
-    return [with_standard_middleware(RemoteTool(_as_untrusted(spec), remote), redaction=redaction) for spec in specs]
+    """Return the remote tools of these specs; the output of a tool that is not a built-in is untrusted."""
+    return [
+        with_standard_middleware(
+            RemoteTool(spec if spec.name in BUILTIN_NAMES else replace(spec, untrusted=True), remote),
+            redaction=redaction,
+        )
+        for spec in specs
+    ]
 
 
 def offline_tool(name: str, remote: RemoteTools, *, redaction: Redaction | None = None) -> Tool:
-    """Return a tool that nobody offers now, and that may be back by the time of a call, which is checked there."""
+    """Return a remote tool that is offline now; the control plane checks a call if it is back by then."""
     spec = ToolSpec(name=name, description="", parameters={"type": "object"}, timeout=OFFLINE_TOOL_TIMEOUT_SECONDS)
-    return with_standard_middleware(RemoteTool(_as_untrusted(spec), remote), redaction=redaction)
-
-
-def _as_untrusted(spec: ToolSpec) -> ToolSpec:
-    """Return the spec of a tool whose answers are the words of others, unless the platform itself runs it."""
-    return spec if spec.name in BUILTIN_NAMES else replace(spec, untrusted=True)
+    (tool,) = remote_tools([spec], remote, redaction=redaction)
+    return tool

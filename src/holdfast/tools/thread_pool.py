@@ -8,30 +8,25 @@ from typing import Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
 CancelFlag: TypeAlias = Event
-"""Set when nobody waits for the work any more: it must come to an end, and change nothing from then on."""
+"""Set when the caller is cancelled: the work must stop, and change nothing from then on."""
 
 MAX_THREADS: Final = 16
 CANCEL_GRACE_SECONDS: Final = 1.0
-"""Seconds that whoever is cancelled waits for its thread."""
+"""Seconds that a cancelled caller waits for its thread."""
 
-# Not the threads that the event loop has for everybody: names of servers are looked up there, and a search is slow.
+# Not the default executor of the event loop: slow searches there would delay name resolution.
 _pool: Final = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="holdfast-files")
 
 
 async def run_in_thread(work: Callable[[CancelFlag], T]) -> T:
-    """Do `work` in a thread. Cancelled, it tells the work to halt and waits until it has, but not for long."""
-    halt = Event()
-    running = asyncio.get_running_loop().run_in_executor(_pool, work, halt)
-    running.add_done_callback(_retrieve_exception)
+    """Run `work` in a thread. On cancellation, set its flag and wait briefly until it has stopped."""
+    cancelled = Event()
+    future = asyncio.get_running_loop().run_in_executor(_pool, work, cancelled)
+    # An exception after the cancellation has no other reader, and asyncio would log it.
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
-        return await asyncio.shield(running)
+        return await asyncio.shield(future)
     except asyncio.CancelledError:
-        halt.set()
-        await asyncio.wait([running], timeout=CANCEL_GRACE_SECONDS)
+        cancelled.set()
+        await asyncio.wait([future], timeout=CANCEL_GRACE_SECONDS)
         raise
-
-
-def _retrieve_exception(running: "asyncio.Future[T]") -> None:
-    """Take note of an error that nobody waits for any more."""
-    if not running.cancelled():
-        running.exception()

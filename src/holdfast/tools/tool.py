@@ -7,8 +7,8 @@ A tool never writes to the store. It returns the effects it wants (values, event
 applied in the commit that settles the call, or not at all. Ids of created objects derive from the key of the call, so
 nothing is created twice.
 
-Middleware sees every call before the tool runs and every result after it, also when the call was resumed after a
-wait. A wrapped resumable tool stays resumable.
+Middleware sees every call before the tool runs and every result after it, including calls resumed after a wait. A
+wrapped resumable tool stays resumable.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,32 +32,28 @@ from holdfast.domain.run import Run, RunError, RunStatus
 from holdfast.domain.tool import ToolSpec
 
 
-def _discard_activity(event: ActivityEvent) -> None:
-    pass
-
-
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a tool: who asks, where, and under which key."""
+    """One tool call: its run, its agent, its place in the conversation, and its idempotency key."""
 
     id: ToolCallId
     key: str
-    """The same however often the call is made: an idempotency key for whoever the tool talks to."""
+    """The idempotency key of the call: the same for every attempt."""
     lease: Lease
-    """In whose name whatever the tool asks for is asked."""
+    """The lease of the run, which authorizes the requests of the tool."""
     agent: Agent
     message_id: MessageId
-    """The assistant message that asked."""
+    """The assistant message with the call."""
     at: Boundary
-    """Where in the conversation it asked."""
+    """The position of the call in the conversation."""
     now: Instant
     values: Mapping[str, Json]
-    """The values of the run as they are now."""
+    """The current values of the run."""
     next_task_id: Callable[[], Awaitable[int]]
-    """Take the next number of the thread for an item of its plan."""
+    """Takes the next plan item number of the thread."""
     pending_children: int = 0
-    """How many children there will be with the next commit, because of other calls."""
-    emit_activity: Callable[[ActivityEvent], None] = _discard_activity
-    """Show people how it goes while it goes on. What a transactional tool shows is seen when it settles."""
+    """Children that other calls add in the next commit."""
+    emit_activity: Callable[[ActivityEvent], None] = lambda event: None
+    """Shows progress to people while the call runs; for a transactional tool, when it settles."""
 
     @property
     def run(self) -> Run:
@@ -69,23 +65,23 @@ class InterruptWait(msgspec.Struct, frozen=True, kw_only=True):
     """The run waits for a person."""
 
     interrupt: NewInterrupt
-    """With an id that derives from the call's key."""
+    """Its id derives from the key of the call."""
 
 
 class ChildWait(msgspec.Struct, frozen=True, kw_only=True):
-    """The run waits for a child, which is among the outcome's `children` or was begun by the call."""
+    """The run waits for a child, which is in `children` of the result or was started by the call."""
 
     run_id: RunId
 
 
 class TaskWait(msgspec.Struct, frozen=True, kw_only=True):
-    """The run waits for the end of a task, of which it is told under the call's key."""
+    """The run waits for a task, whose end is reported under the key of the call."""
 
     run_id: RunId
 
 
 class TimerWait(msgspec.Struct, frozen=True, kw_only=True):
-    """The run waits for a time."""
+    """The run waits until a point in time."""
 
     timer_id: TimerId
     until: Instant
@@ -95,7 +91,7 @@ ToolWait: TypeAlias = InterruptWait | ChildWait | TaskWait | TimerWait
 
 
 class InterruptResolved(msgspec.Struct, frozen=True, kw_only=True):
-    """A person answered, or nobody did in time and this is the default outcome."""
+    """A person responded; if `expired`, nobody did in time and the response is the default."""
 
     response: Json
     by: str | None = None
@@ -103,26 +99,26 @@ class InterruptResolved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChildEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """The child is over."""
+    """The child ended."""
 
     run_id: RunId
     status: RunStatus
     output: Json = None
     error: RunError | None = None
     taint: Sequence[str] = ()
-    """What the child had read, if that was written by others."""
+    """The sources of untrusted text that the child had read."""
 
 
 class TaskEnded(ChildEnded, frozen=True, kw_only=True):
-    """The task is over that the run wanted to be told of."""
+    """A task that the run subscribed to ended."""
 
 
 class TimerFired(msgspec.Struct, frozen=True, kw_only=True):
-    """It is time."""
+    """The timer fired."""
 
 
 class Preempted(msgspec.Struct, frozen=True, kw_only=True):
-    """Something else came that should not wait: the call is settled now, without what it waited for."""
+    """Something more urgent arrived: the call settles now, before its wait is over."""
 
     because: str = "a person said something"
 
@@ -131,24 +127,24 @@ ResumeCause: TypeAlias = InterruptResolved | ChildEnded | TaskEnded | TimerFired
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool answers, and what is to be done in the commit that settles the call.
+    """The result of a call, and the effects to apply in the commit that settles it.
 
-    Only a transactional tool may begin `children` or wait: with a `wait` the call stays open. Values, events and
-    artifacts may come from any tool: they say what the call that settles has done or seen, in the same commit. A call
-    that is cut off says nothing, until it is run again; that of an effectful tool is `unknown`, and never says more.
+    Only a transactional tool may start `children` or wait; with a `wait` the call stays open. Any tool may return
+    values, events and artifacts. An interrupted call has no result until it runs again; an interrupted call of an
+    effectful tool settles as `unknown`.
     """
 
     content: Json = None
     """What the model reads: text as it is, anything else as JSON."""
     failed: bool = False
     unknown: bool = False
-    """Nobody knows whether it happened: only an effectful tool that has `failed` may say so."""
+    """It is not known whether the effect happened: only for a `failed` call of an effectful tool."""
     untrusted: str | None = None
-    """Whose words the content has, such as `web:example.com`, where others wrote them: the run is tainted then."""
+    """The source of the content if others wrote it, such as `web:example.com`; it taints the run."""
     values: Mapping[str, Json] = {}
-    """Values of the run that change, whole: `plan`, `todo`, `tools`."""
+    """New values of the run, each replaced as a whole: `plan`, `todo`, `tools`."""
     revisions: Mapping[str, Callable[[Json], Json]] = {}
-    """Values that change from whatever they are when the call settles: read-only calls run side by side."""
+    """Functions that compute a value from its current one when the call settles, since calls may run in parallel."""
     artifacts: Sequence[NewArtifact] = ()
     events: Sequence[HoldfastEvent] = ()
     children: Sequence[NewRun] = ()
@@ -156,14 +152,14 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tool(Protocol):
-    """Something that an agent can do."""
+    """A tool that an agent can call."""
 
     @property
     def spec(self) -> ToolSpec:
-        """What it promises."""
+        """Its name, schema and promises."""
 
     async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
-        """Do it. The arguments fit the schema. An error that is a `HoldfastError` is a result for the model."""
+        """Run a call. The arguments match the schema. A `HoldfastError` becomes a failed result for the model."""
 
 
 @runtime_checkable
@@ -171,33 +167,35 @@ class ResumableTool(Protocol):
     """A tool whose calls may wait."""
 
     async def resume(self, call: ToolContext, arguments: dict[str, Json], cause: ResumeCause) -> ToolResult:
-        """Return the outcome of a call that waited, now that something came."""
+        """Continue a call after its wait."""
 
 
 CallNext: TypeAlias = Callable[[], Awaitable[ToolResult]]
-"""Goes on to the tool."""
+"""Calls the next middleware, or the tool itself."""
 ToolMiddleware: TypeAlias = Callable[[ToolSpec, ToolContext, dict[str, Json], CallNext], Awaitable[ToolResult]]
 
 
 def wrap_tool(tool: Tool, middleware: ToolMiddleware) -> Tool:
-    """Return `tool` with `around` done around each of its calls."""
-    # Not `isinstance`, which takes longer for a protocol than all else here, and this is done for every run.
+    """Return `tool` with `middleware` around each of its calls."""
+    # `isinstance` with a protocol would be the slowest part of this function, which runs for every run.
     resume: _Resume | None = getattr(tool, "resume", None)
     return _WrappedTool(tool, middleware) if resume is None else _WrappedResumableTool(tool, resume, middleware)
 
 
 async def passthrough(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], call_next: CallNext) -> ToolResult:
-    """Do nothing around a call."""
+    """Middleware that does nothing."""
     return await call_next()
 
 
 def compose(outer: ToolMiddleware, inner: ToolMiddleware) -> ToolMiddleware:
-    """Return `inner` with `outer` done around it."""
+    """Return `outer` around `inner` as one middleware."""
 
-    async def around(spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], go: CallNext) -> ToolResult:
-        return await outer(spec, call, arguments, lambda: inner(spec, call, arguments, go))
+    async def middleware(
+        spec: ToolSpec, call: ToolContext, arguments: dict[str, Json], call_next: CallNext
+    ) -> ToolResult:
+        return await outer(spec, call, arguments, lambda: inner(spec, call, arguments, call_next))
 
-    return around
+    return middleware
 
 
 _Resume: TypeAlias = Callable[[ToolContext, dict[str, Json], ResumeCause], Awaitable[ToolResult]]
@@ -226,7 +224,7 @@ _ValueT = TypeVar("_ValueT", bound=msgspec.Struct)
 
 
 def read_value(call: ToolContext, name: str, *, default: _ValueT) -> _ValueT:
-    """Return the value as it is now, or `default` where the run has none."""
+    """Return the current value `name`, or `default` if the run has none."""
     value = call.values.get(name)
     if value is None:
         return default
@@ -237,5 +235,5 @@ def read_value(call: ToolContext, name: str, *, default: _ValueT) -> _ValueT:
 
 
 def encode_value(value: msgspec.Struct) -> Json:
-    """Return a value as it is kept."""
+    """Return a value in its stored form."""
     return msgspec.json.decode(msgspec.json.encode(value))

@@ -134,7 +134,7 @@ async def test_a_command_that_takes_too_long_is_killed(workshop: Workshop) -> No
     workshop.agent(calling(asked), say("done"), tools=["bash"], permissions=FREE)
     async with workshop.open() as floor:
         (text,) = await results(floor, await floor.play())
-    assert text == "begun\n[it was killed after 1 seconds; what it had done by then is done]"
+    assert text == "begun\n[it was killed after 1 seconds; its effects until then remain]"
     assert await died_out(mark)
 
 
@@ -189,10 +189,10 @@ async def test_a_file_created_against_a_denied_pattern_is_reported(workshop: Wor
         (told,) = [each for each in await floor.told(run, PermissionDecided) if each.decision is PermissionAction.DENY]
         assert (await floor.steps(run))[1].state is StepState.FAILED
     assert first == (
-        "made\n[exit code 0]\n[it has made `key.pem`, which the rules deny to be written: "
-        "take that back, and tell whoever you work for]"
+        "made\n[exit code 0]\n[it created `key.pem`, which the rules do not allow to be written: "
+        "undo that, and report it to the user]"
     )
-    assert told.reason == "it has made `key.pem`, which the rules deny to be written"
+    assert told.reason == "it created `key.pem`, which the rules do not allow to be written"
     assert second == "key.pem\nmake\nnote\nold.pem\n[exit code 0]"  # it is told once, and nobody else's file is taken
 
 

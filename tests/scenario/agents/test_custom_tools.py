@@ -103,7 +103,7 @@ async def test_an_edit_is_used_by_the_next_run(workshop: Workshop) -> None:
         ({"name": "other"}, "give them the same name"),
         ({"command": []}, "command"),
         ({"parameters": {"type": "array"}}, "must be a JSON Schema of an object"),
-        ({"parameters": {"type": "object", "properties": 3}}, "are no JSON Schema"),
+        ({"parameters": {"type": "object", "properties": 3}}, "are not a JSON Schema"),
         ({"class": "transactional"}, "idempotent"),
         ({"colour": "red"}, "colour"),
         ({"timeout_seconds": 0}, "timeout_seconds"),

@@ -19,9 +19,8 @@ from holdfast.tools.builtin.notes import (
     TodoReadArguments,
     TodoWriteArguments,
 )
-from holdfast.tools.builtin.people import AskUserArguments, TaskRespondArguments
 from holdfast.tools.builtin.plan import (
-    PLAN_CHECK_SPEC,
+    PLAN_CHECK,
     PlanBlockArguments,
     PlanCancelArguments,
     PlanCheckArguments,
@@ -32,7 +31,6 @@ from holdfast.tools.builtin.plan import (
 )
 from holdfast.tools.builtin.search import GlobArguments, GrepArguments, ListDirArguments
 from holdfast.tools.builtin.shell import BashArguments
-from holdfast.tools.builtin.sleep import SleepArguments
 from holdfast.tools.builtin.tasks import (
     TaskCreateArguments,
     TaskSpawnArguments,
@@ -40,8 +38,10 @@ from holdfast.tools.builtin.tasks import (
     TaskSubscribeArguments,
 )
 from holdfast.tools.builtin.tool_search import ToolActivateArguments, ToolSearchArguments
+from holdfast.tools.builtin.waiting import AskUserArguments, SleepArguments, TaskRespondArguments
 from holdfast.tools.builtin.web import WebFetchArguments, WebSearchArguments
-from holdfast.tools.middleware import with_argument_checks
+from holdfast.tools.middleware import validate_arguments
+from holdfast.tools.tool import wrap_tool
 from holdfast.tools.typed_tool import ToolArguments
 from tests.support.calls import Recorder, a_call, a_spec
 
@@ -125,7 +125,7 @@ def _fitting(schema: dict[str, Json]) -> st.SearchStrategy[Json]:
 async def test_whatever_the_arguments_a_tool_sees_only_those_that_fit(asked: tuple[ToolSpec, dict[str, Json]]) -> None:
     spec, arguments = asked
     tool = Recorder(spec=spec)
-    outcome = await with_argument_checks(tool).run(a_call(), arguments)
+    outcome = await wrap_tool(tool, validate_arguments).run(a_call(), arguments)
     if outcome.failed:
         assert tool.asked == []
         assert outcome.content.startswith(f"INVALID: the arguments of `{spec.name}` ")
@@ -183,7 +183,7 @@ def test_a_problem_says_where_it_is_what_was_expected_and_what_was_given(argumen
     with pytest.raises(Invalid) as caught:
         check_arguments(a_spec("paint", parameters=NESTED), arguments)
     first, problem, *_, last = caught.value.message.splitlines()
-    assert (first, last) == ("the arguments of `paint` do not fit:", "correct them and call it again")
+    assert (first, last) == ("the arguments of `paint` do not match:", "correct them and call it again")
     assert problem.startswith(told)
 
 
@@ -202,7 +202,7 @@ def test_what_was_given_is_shown_in_part() -> None:
 
 @pytest.mark.parametrize("arguments", [{"a": "\ud800"}, {"\udfff": 1}, {"a": object()}], ids=["text", "name", "object"])
 def test_what_is_no_json_is_refused(arguments: dict[str, Json]) -> None:
-    with pytest.raises(Invalid, match="the arguments of `look` are no JSON"):
+    with pytest.raises(Invalid, match="the arguments of `look` are not valid JSON"):
         check_arguments(a_spec(), arguments)
 
 
@@ -210,7 +210,7 @@ def test_arguments_that_are_nested_too_deep_are_refused() -> None:
     deep: Json = {}
     for _ in range(100_000):
         deep = {"a": deep}
-    with pytest.raises(Invalid, match="are no JSON"):
+    with pytest.raises(Invalid, match="are not valid JSON"):
         check_arguments(a_spec(), deep)
 
 
@@ -224,17 +224,17 @@ def test_arguments_that_are_nested_too_deep_are_refused() -> None:
     ],
 )
 def test_a_schema_that_is_none_or_points_elsewhere_is_refused(parameters: dict[str, Json]) -> None:
-    with pytest.raises(Invalid, match="`look` cannot be called: its parameters are no JSON Schema"):
+    with pytest.raises(Invalid, match="`look` cannot be called: its parameters are not a JSON Schema"):
         check_arguments(a_spec(parameters=parameters), {})
 
 
 @pytest.mark.parametrize("task_id", [2, 2.0])
 def test_a_whole_number_is_an_integer_however_it_is_written(task_id: Json) -> None:
     arguments = {"task_id": task_id, "subtask": 1.0}
-    check_arguments(PLAN_CHECK_SPEC, arguments)
+    check_arguments(PLAN_CHECK.spec, arguments)
     assert parse_arguments(arguments, PlanCheckArguments) == PlanCheckArguments(task_id=2, subtask=1)
 
 
 def test_arguments_that_are_not_of_the_struct_are_refused() -> None:
-    with pytest.raises(Invalid, match="the arguments do not fit"):
+    with pytest.raises(Invalid, match="the arguments do not match"):
         parse_arguments({"task_id": 1.5}, PlanStartArguments)

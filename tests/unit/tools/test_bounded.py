@@ -9,8 +9,8 @@ from holdfast.domain.content import Json
 from holdfast.domain.events.custom import ArtifactCreated
 from holdfast.domain.tool import ToolClass
 from holdfast.tools.content import as_text, sanitize
-from holdfast.tools.middleware import output_artifact_id, with_output_limit
-from holdfast.tools.tool import TimerWait, ToolResult
+from holdfast.tools.middleware import limit_output, output_artifact_id
+from holdfast.tools.tool import TimerWait, ToolResult, wrap_tool
 from tests.support.calls import NOW, Recorder, a_call, a_spec
 
 CALL = a_call()
@@ -24,7 +24,8 @@ ANY_JSON = st.recursive(
 
 async def cut(content: Json, *, limit: int, **outcome: Json) -> ToolResult:
     spec = a_spec(kind=ToolClass.EFFECTFUL, output_limit=limit)
-    return await with_output_limit(Recorder(ToolResult(content=content, **outcome), spec=spec)).run(CALL, {})
+    tool = Recorder(ToolResult(content=content, **outcome), spec=spec)
+    return await wrap_tool(tool, limit_output).run(CALL, {})
 
 
 @given(ANY_JSON, st.integers(1, 1000))

@@ -10,8 +10,7 @@ from holdfast.domain.artifact import MAX_ARTIFACT_CHARS
 from holdfast.domain.plan import MAX_OPEN_ITEMS, MAX_SUBTASKS, MAX_TODO_ITEMS, MAX_TODO_TEXT_CHARS
 from holdfast.domain.tool import DEFAULT_OUTPUT_LIMIT_CHARS, DEFAULT_TOOL_TIMEOUT_SECONDS, ToolClass, ToolSpec
 from holdfast.tools.builtin.catalog import BUILTIN_SPECS
-from holdfast.tools.builtin.people import MAX_INTERRUPT_MESSAGE_CHARS, MAX_OPTIONS
-from holdfast.tools.builtin.sleep import MAX_SLEEP_SECONDS
+from holdfast.tools.builtin.waiting import MAX_INTERRUPT_MESSAGE_CHARS, MAX_OPTIONS, MAX_SLEEP_SECONDS
 from holdfast.tools.child_runs import MAX_CHILD_INPUT_CHARS
 from holdfast.tools.exposure import CORE_TOOLS, DEFAULT_VISIBLE_TOOLS
 from holdfast.tools.middleware import with_standard_middleware

@@ -37,7 +37,7 @@ def test_a_prefix_may_stand_for_nothing() -> None:
 
 
 def test_a_star_elsewhere_is_refused() -> None:
-    with pytest.raises(Invalid, match="a `\\*` may stand at the end only"):
+    with pytest.raises(Invalid, match="a `\\*` is only allowed at the end"):
         ToolCatalog(tools("sleep")).toolset(["*eep"])
 
 

@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -7,20 +8,17 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid, LeaseLost, OutcomeUnknown, StoreFull, Unavailable
 from holdfast.domain.tool import ToolClass
 from holdfast.tools.middleware import (
-    with_argument_checks,
-    with_error_results,
-    with_output_limit,
+    catch_errors,
+    limit_output,
+    limit_time,
+    validate_arguments,
     with_standard_middleware,
-    with_timeout,
 )
-from holdfast.tools.tool import ResumableTool, TimerFired, Tool, ToolContext, ToolResult
+from holdfast.tools.tool import ResumableTool, TimerFired, Tool, ToolContext, ToolResult, wrap_tool
 from tests.support.calls import Raiser, Recorder, ResumableRecorder, a_call, a_spec
 
 WRAPPERS: list[Callable[[Tool], Tool]] = [
-    with_output_limit,
-    with_argument_checks,
-    with_error_results,
-    with_timeout,
+    *(partial(wrap_tool, middleware=each) for each in (limit_output, validate_arguments, catch_errors, limit_time)),
     with_standard_middleware,
 ]
 NUMBER: dict[str, Json] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -59,21 +57,21 @@ async def test_what_can_be_resumed_stays_so_and_nothing_else_becomes_so(wrapper:
 
 async def test_bad_arguments_are_an_outcome_and_the_tool_is_not_run() -> None:
     tool = Recorder(spec=a_spec(parameters=NUMBER))
-    outcome = await with_argument_checks(tool).run(a_call(), {"n": "one"})
+    outcome = await wrap_tool(tool, validate_arguments).run(a_call(), {"n": "one"})
     assert outcome.failed
-    assert outcome.content.startswith("INVALID: the arguments of `look` do not fit:")
+    assert outcome.content.startswith("INVALID: the arguments of `look` do not match:")
     assert tool.asked == []
 
 
 async def test_a_tool_whose_schema_is_none_cannot_be_called() -> None:
     tool = Recorder(spec=a_spec(parameters={"type": "object", "properties": {"a": {"type": "thing"}}}))
-    outcome = await with_argument_checks(tool).run(a_call(), {})
+    outcome = await wrap_tool(tool, validate_arguments).run(a_call(), {})
     assert outcome.failed
-    assert "its parameters are no JSON Schema" in outcome.content
+    assert "its parameters are not a JSON Schema" in outcome.content
 
 
 async def test_an_error_on_purpose_is_told_with_its_code() -> None:
-    outcome = await with_error_results(Raiser(Conflict("there are two of them: say which"))).run(a_call(), {})
+    outcome = await wrap_tool(Raiser(Conflict("there are two of them: say which")), catch_errors).run(a_call(), {})
     assert outcome == ToolResult(content="CONFLICT: there are two of them: say which", failed=True)
 
 
@@ -101,7 +99,7 @@ async def test_when_our_store_is_away_there_is_no_result() -> None:
 async def test_only_an_effect_that_may_have_happened_is_unknown(
     error: HoldfastError, kind: ToolClass, unknown: bool
 ) -> None:
-    outcome = await with_error_results(Raiser(error, kind=kind)).run(a_call(), {})
+    outcome = await wrap_tool(Raiser(error, kind=kind), catch_errors).run(a_call(), {})
     assert (outcome.failed, outcome.unknown) == (True, unknown)
     assert outcome.content == f"{error.code}: {error.message}"
 
@@ -117,14 +115,14 @@ async def test_any_other_error_goes_on_to_the_loop(error: Exception) -> None:
     [
         (ToolClass.TRANSACTIONAL, False, "it changed nothing", False),
         (ToolClass.IDEMPOTENT, True, "it changed nothing", False),
-        (ToolClass.IDEMPOTENT, False, "nobody knows whether it took effect: verify", False),
-        (ToolClass.EFFECTFUL, False, "nobody knows whether it took effect: verify", True),
+        (ToolClass.IDEMPOTENT, False, "it is not known whether it took effect: verify", False),
+        (ToolClass.EFFECTFUL, False, "it is not known whether it took effect: verify", True),
     ],
 )
 async def test_a_tool_that_takes_too_long_is_stopped_and_says_what_that_means(
     kind: ToolClass, read_only: bool, told: str, unknown: bool
 ) -> None:
-    tool = with_timeout(Sleeper(kind, read_only=read_only))
+    tool = wrap_tool(Sleeper(kind, read_only=read_only), limit_time)
     assert isinstance(tool, ResumableTool)
     for outcome in (await tool.run(a_call(), {}), await tool.resume(a_call(), {}, TimerFired())):
         assert outcome.failed

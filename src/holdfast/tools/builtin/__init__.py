@@ -1,1 +1,1 @@
-"""The tools that every workspace has, one file each."""
+"""The built-in tools, one module per family."""

@@ -14,16 +14,8 @@ from holdfast.tools.builtin.agents import (
     agent_send,
     agent_spawn,
 )
-from holdfast.tools.builtin.files import (
-    EDIT_FILE_SPEC,
-    READ_FILE_SPEC,
-    WRITE_FILE_SPEC,
-    edit_file,
-    read_file,
-    write_file,
-)
+from holdfast.tools.builtin.files import EDIT_FILE_SPEC, READ_FILE_SPEC, WRITE_FILE_SPEC, read_and_write_tools
 from holdfast.tools.builtin.notes import CREATE_ARTIFACT, LOG_WRITE, TODO_READ, TODO_WRITE
-from holdfast.tools.builtin.people import ASK_USER, TASK_RESPOND
 from holdfast.tools.builtin.plan import (
     PLAN_BLOCK,
     PLAN_CANCEL,
@@ -33,9 +25,8 @@ from holdfast.tools.builtin.plan import (
     PLAN_START,
     PLAN_UPDATE,
 )
-from holdfast.tools.builtin.search import GLOB_SPEC, GREP_SPEC, LIST_DIR_SPEC, glob, grep, list_dir
+from holdfast.tools.builtin.search import GLOB_SPEC, GREP_SPEC, LIST_DIR_SPEC, search_tools
 from holdfast.tools.builtin.shell import BASH_SPEC, bash
-from holdfast.tools.builtin.sleep import SLEEP
 from holdfast.tools.builtin.tasks import (
     TASK_CREATE_SPEC,
     TASK_SPAWN_SPEC,
@@ -46,6 +37,7 @@ from holdfast.tools.builtin.tasks import (
     task_subscribe,
 )
 from holdfast.tools.builtin.tool_search import TOOL_ACTIVATE_SPEC, TOOL_SEARCH_SPEC
+from holdfast.tools.builtin.waiting import ASK_USER, SLEEP, TASK_RESPOND
 from holdfast.tools.builtin.web import WEB_FETCH_SPEC, WEB_SEARCH_SPEC, web_fetch, web_search
 from holdfast.tools.child_runs import Spawner
 from holdfast.tools.commands.command_runner import CommandRunner
@@ -98,33 +90,33 @@ BUILTIN_SPECS: Final[tuple[ToolSpec, ...]] = tuple(
         key=lambda spec: spec.name,
     )
 )
-"""What every built-in promises, by name, wherever it runs."""
+"""The specs of all built-in tools, by name."""
 BUILTIN_NAMES: Final = frozenset(spec.name for spec in BUILTIN_SPECS)
 OPTIONAL_BUILTINS: Final = frozenset({WEB_SEARCH_SPEC.name})
-"""Built-ins that are there only where the operator has set them up. An agent that names one is not wrong elsewhere."""
+"""Built-ins that the operator must set up; an agent may name one that is not available."""
 
 
-def builtin_tools(spawner: Spawner, peers: SubagentRuns) -> list[Tool]:
-    """Return the built-ins that run in a worker, for a run whose children `spawner` makes and `peers` work beside.
+def builtin_tools(spawner: Spawner, subagents: SubagentRuns) -> list[Tool]:
+    """Return the built-ins that run in every worker.
 
-    `tool_search` and `tool_activate` come with a `Toolbox`, `task_status` is a remote tool, and those that work on
-    files or run commands are `file_tools` and `command_tools`, since not every worker has the folders.
+    `tool_search` and `tool_activate` belong to a `Toolset`, and `task_status` is a remote tool. The tools that need
+    files or commands are in `file_tools` and `command_tools`, since not every worker has the folders.
     """
-    messages = AgentMessenger(spawner, peers)
-    together: list[Tool] = [
-        agent_message(messages),
-        agent_send(messages),
-        agent_spawn(spawner, peers),
-        task_create(spawner, peers),
-        task_spawn(spawner, peers),
-        task_subscribe(peers),
+    messenger = AgentMessenger(spawner, subagents)
+    tools: list[Tool] = [
+        agent_message(messenger),
+        agent_send(messenger),
+        agent_spawn(spawner, subagents),
+        task_create(spawner, subagents),
+        task_spawn(spawner, subagents),
+        task_subscribe(subagents),
     ]
-    return [*_WRAPPED_STATELESS_TOOLS, *map(with_standard_middleware, together)]
+    return [*_WRAPPED_STATELESS_TOOLS, *map(with_standard_middleware, tools)]
 
 
-def web_tools(http: WebClient, pages: MarkdownConverter, engine: WebSearch | None) -> list[Tool]:
-    """Return the built-ins that reach the web; without an engine there is nothing to search with."""
-    return [web_fetch(http, pages), *([] if engine is None else [web_search(engine)])]
+def web_tools(http: WebClient, converter: MarkdownConverter, engine: WebSearch | None) -> list[Tool]:
+    """Return the built-ins that use the web; `web_search` only with a search engine."""
+    return [web_fetch(http, converter), *([] if engine is None else [web_search(engine)])]
 
 
 def command_tools(commands: CommandRunner) -> list[Tool]:
@@ -133,12 +125,5 @@ def command_tools(commands: CommandRunner) -> list[Tool]:
 
 
 def file_tools(folders: WorkingFolders) -> list[Tool]:
-    """Return the built-ins that work on files, each in the working folder of the agent that calls it."""
-    return [
-        edit_file(folders),
-        glob(folders),
-        grep(folders),
-        list_dir(folders),
-        read_file(folders),
-        write_file(folders),
-    ]
+    """Return the built-ins that use files, in order of name."""
+    return sorted([*read_and_write_tools(folders), *search_tools(folders)], key=lambda tool: tool.spec.name)

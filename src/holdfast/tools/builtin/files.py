@@ -1,21 +1,21 @@
-"""The file tools: `read_file`, `write_file` and `edit_file`, in the working folder of the agent that calls."""
+"""The file tools: `read_file`, `write_file` and `edit_file`, in the working folder of the calling agent."""
 
+from collections.abc import Callable
 from typing import Annotated, Final
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.tool import ToolClass, ToolReach
+from holdfast.domain.tool import ToolClass, ToolReach, ToolSpec
 from holdfast.domain.validation import check_text
-from holdfast.domain.working_path import WorkingPath, parse_working_path
+from holdfast.domain.working_path import parse_working_path
 from holdfast.ports.tools import WorkingFolders
 from holdfast.tools.files.permitted_folder import permitted_folder
 from holdfast.tools.files.text import (
     MAX_FILE_BYTES,
     MAX_LINES,
     FileText,
-    NumberedLines,
     decode_file,
     number_lines,
     pluralize,
@@ -25,7 +25,7 @@ from holdfast.tools.files.write import (
     check_known,
     content_before_edit,
     digest,
-    known_digest_for,
+    known_digest,
     read_if_exists,
     remember_digest,
     replace_passage,
@@ -34,10 +34,33 @@ from holdfast.tools.files.write import (
     written_result,
 )
 from holdfast.tools.thread_pool import CancelFlag, run_in_thread
-from holdfast.tools.tool import ToolContext, ToolResult
-from holdfast.tools.typed_tool import ToolArguments, TypedTool, tool_spec
+from holdfast.tools.tool import Tool, ToolContext, ToolResult
+from holdfast.tools.typed_tool import ArgumentsT, ToolArguments, TypedTool, tool_spec
 
 FILE_TIMEOUT_SECONDS: Final = 60.0
+
+
+def file_tool(
+    folders: WorkingFolders,
+    spec: ToolSpec,
+    arguments_type: type[ArgumentsT],
+    work: Callable[[WorkingFolders, ToolContext, ArgumentsT, CancelFlag], ToolResult],
+) -> TypedTool[ArgumentsT]:
+    """Return a tool that does blocking `work` in a thread."""
+
+    async def run(call: ToolContext, arguments: ArgumentsT) -> ToolResult:
+        return await run_in_thread(lambda cancelled: work(folders, call, arguments, cancelled))
+
+    return TypedTool(spec, arguments_type, run=run)
+
+
+def read_and_write_tools(folders: WorkingFolders) -> list[Tool]:
+    """Return the tools of this module."""
+    return [
+        file_tool(folders, READ_FILE_SPEC, ReadFileArguments, _read_file),
+        file_tool(folders, WRITE_FILE_SPEC, WriteFileArguments, _write_file),
+        file_tool(folders, EDIT_FILE_SPEC, EditFileArguments, _edit_file),
+    ]
 
 
 class ReadFileArguments(ToolArguments, frozen=True, kw_only=True):
@@ -53,61 +76,48 @@ READ_FILE_SPEC: Final = tool_spec(
 )
 
 
-def read_file(folders: WorkingFolders) -> TypedTool[ReadFileArguments]:
-    """Return the tool, which reads in the working folder of the agent that calls it."""
-
-    async def run(call: ToolContext, asked: ReadFileArguments) -> ToolResult:
-        return await run_in_thread(lambda _: _read_file(folders, call, asked))
-
-    return TypedTool(READ_FILE_SPEC, ReadFileArguments, run=run)
-
-
-def _read_file(folders: WorkingFolders, call: ToolContext, asked: ReadFileArguments) -> ToolResult:
-    path = parse_working_path(asked.path)
+def _read_file(
+    folders: WorkingFolders, call: ToolContext, arguments: ReadFileArguments, cancelled: CancelFlag
+) -> ToolResult:
+    path = parse_working_path(arguments.path)
     with permitted_folder(folders, call) as folder:
         content = folder.read(path, max_bytes=MAX_FILE_BYTES).content
     text = decode_file(content, path)
     lines = split_lines(text.text)
-    if asked.offset > max(len(lines), 1):
-        raise Invalid(f"`{path}` has {len(lines)} lines: there is no line {asked.offset}", field="offset")
-    part = number_lines(lines, first=asked.offset, limit=asked.limit)
+    if arguments.offset > max(len(lines), 1):
+        raise Invalid(f"`{path}` has {len(lines)} lines: there is no line {arguments.offset}", field="offset")
+    part = number_lines(lines, first=arguments.offset, limit=arguments.limit)
+    is_last = part.end > part.total
+    notes = [
+        pluralize(part.total, "line", "lines")
+        if part.first == 1 and is_last
+        else f"lines {part.first} to {part.end - 1} of {part.total}",
+        text.encoding_note,
+        "no newline at the end" if is_last and not text.text.endswith("\n") else "",
+        "" if is_last else f"continue with offset {part.end}",
+    ]
+    note = f"`{path}`: {', '.join(filter(None, notes))}" if lines else f"`{path}` is empty"
     return ToolResult(
-        content="\n".join(filter(None, [part.text, f"[{_read_note(path, text, part)}]"])),
+        content="\n".join(filter(None, [part.text, f"[{note}]"])),
         revisions=remember_digest(call.agent.working_folder, path, digest(content)),
     )
 
 
-def _read_note(path: WorkingPath, text: FileText, part: NumberedLines) -> str:
-    """Say what was read, and how to go on."""
-    if part.total == 0:
-        return f"`{path}` is empty"
-    last = part.end > part.total
-    some = pluralize(part.total, "line", "lines")
-    notes = [
-        some if part.first == 1 and last else f"lines {part.first} to {part.end - 1} of {part.total}",
-        text.encoding_note,
-        "the last line has no end" if last and not text.text.endswith("\n") else "",
-        "" if last else f"go on with offset {part.end}",
-    ]
-    return f"`{path}`: {', '.join(filter(None, notes))}"
-
-
 MAX_WRITE_CHARS: Final = 1_000_000
-"""Characters."""
 
 
 class WriteFileArguments(ToolArguments, frozen=True, kw_only=True):
-    """Write a text file of your working folder, all of it. A file that is there already must have been read before."""
+    """Write a whole text file of your working folder. An existing file must have been read before."""
 
     path: Annotated[
         str,
-        Meta(min_length=1, description="The file, relative to your working folder. Folders on the way to it are made."),
+        Meta(min_length=1, description="The file, relative to your working folder. Missing folders are created."),
     ]
     content: Annotated[str, Meta(max_length=MAX_WRITE_CHARS, description="The whole text of the file.")]
 
 
-# Idempotent, because a file that is already as it should be is left so, and one that is neither that nor what the run
-# knows is refused: run again after a crash, it finishes what was begun or finds it done.
+# Idempotent, because a file that already has the content is left alone, and one with any content other than that which
+# the run knows is refused: run again after a crash, the call finishes what was started or finds it done.
 WRITE_FILE_SPEC: Final = tool_spec(
     WriteFileArguments,
     name="write_file",
@@ -117,30 +127,22 @@ WRITE_FILE_SPEC: Final = tool_spec(
 )
 
 
-def write_file(folders: WorkingFolders) -> TypedTool[WriteFileArguments]:
-    """Return the tool, which writes in the working folder of the agent that calls it."""
-
-    async def run(call: ToolContext, asked: WriteFileArguments) -> ToolResult:
-        return await run_in_thread(lambda halt: _write_file(folders, call, asked, halt))
-
-    return TypedTool(WRITE_FILE_SPEC, WriteFileArguments, run=run)
-
-
-def _write_file(folders: WorkingFolders, call: ToolContext, asked: WriteFileArguments, halt: CancelFlag) -> ToolResult:
-    path = parse_working_path(asked.path)
-    content = check_text(asked.content, field="content", max_chars=MAX_WRITE_CHARS).encode()
+def _write_file(
+    folders: WorkingFolders, call: ToolContext, arguments: WriteFileArguments, cancelled: CancelFlag
+) -> ToolResult:
+    path = parse_working_path(arguments.path)
+    content = check_text(arguments.content, field="content", max_chars=MAX_WRITE_CHARS).encode()
     with permitted_folder(folders, call) as folder:
-        found = read_if_exists(folder, path)
-        if found is not None and found.content == content:
+        existing = read_if_exists(folder, path)
+        if existing is not None and existing.content == content:
             return unchanged_result(call, path, content)
-        if found is not None:
-            check_known(call, path, found)
-        write_for_call(folder, call, path, content, found=found, halt=halt)
-    return written_result(call, path, before=None if found is None else found.content, after=content)
+        if existing is not None:
+            check_known(call, path, existing)
+        write_for_call(folder, call, path, content, existing=existing, cancelled=cancelled)
+    return written_result(call, path, before=None if existing is None else existing.content, after=content)
 
 
 MAX_PASSAGE_CHARS: Final = 1_000_000
-"""Characters."""
 
 
 class EditFileArguments(ToolArguments, frozen=True, kw_only=True):
@@ -155,11 +157,11 @@ class EditFileArguments(ToolArguments, frozen=True, kw_only=True):
             description="The passage exactly as it is, without line numbers.",
         ),
     ]
-    new: Annotated[str, Meta(max_length=MAX_PASSAGE_CHARS, description="What to write_for_call in its place.")]
+    new: Annotated[str, Meta(max_length=MAX_PASSAGE_CHARS, description="What to write in its place.")]
     replace_all: Annotated[bool, Meta(description="Whether to replace the passage wherever it is.")] = False
 
 
-# Idempotent, because only the file that was read is edited, and whether that has happened already can be found out.
+# Idempotent, because only the file that was read is edited, and whether the edit was already made can be found out.
 EDIT_FILE_SPEC: Final = tool_spec(
     EditFileArguments,
     name="edit_file",
@@ -169,48 +171,40 @@ EDIT_FILE_SPEC: Final = tool_spec(
 )
 
 
-def edit_file(folders: WorkingFolders) -> TypedTool[EditFileArguments]:
-    """Return the tool, which edits in the working folder of the agent that calls it."""
-
-    async def run(call: ToolContext, asked: EditFileArguments) -> ToolResult:
-        return await run_in_thread(lambda halt: _edit_file(folders, call, asked, halt))
-
-    return TypedTool(EDIT_FILE_SPEC, EditFileArguments, run=run)
-
-
-def _edit_file(folders: WorkingFolders, call: ToolContext, asked: EditFileArguments, halt: CancelFlag) -> ToolResult:
-    path = parse_working_path(asked.path)
-    for field, passage in (("old", asked.old), ("new", asked.new)):
+def _edit_file(
+    folders: WorkingFolders, call: ToolContext, arguments: EditFileArguments, cancelled: CancelFlag
+) -> ToolResult:
+    path = parse_working_path(arguments.path)
+    for field, passage in (("old", arguments.old), ("new", arguments.new)):
         check_text(passage, field=field, max_chars=MAX_PASSAGE_CHARS)
     with permitted_folder(folders, call) as folder:
-        found = folder.read(path, max_bytes=MAX_FILE_BYTES)
-        before = _before_own_edit(call, path, asked, found.content)
+        existing = folder.read(path, max_bytes=MAX_FILE_BYTES)
+        known = known_digest(call.values, call.agent.working_folder, path)
+        before = None
+        if known is not None and known != digest(existing.content):
+            before = _content_before_own_edit(decode_file(existing.content, path), arguments, existing.content, known)
         if before is not None:
-            after, count = _apply_edit(decode_file(before, path), asked)
+            after, count = _apply_edit(decode_file(before, path), arguments)
             return written_result(call, path, before=before, after=after, replaced=count)
-        check_known(call, path, found)
-        after, count = _apply_edit(decode_file(found.content, path), asked)
-        write_for_call(folder, call, path, after, found=found, halt=halt)
-    return written_result(call, path, before=found.content, after=after, replaced=count)
+        check_known(call, path, existing)
+        after, count = _apply_edit(decode_file(existing.content, path), arguments)
+        write_for_call(folder, call, path, after, existing=existing, cancelled=cancelled)
+    return written_result(call, path, before=existing.content, after=after, replaced=count)
 
 
-def _apply_edit(text: FileText, asked: EditFileArguments) -> tuple[bytes, int]:
-    edited, count = replace_passage(
-        text.text, _with_line_ends(text, asked.old), _with_line_ends(text, asked.new), everywhere=asked.replace_all
-    )
+def _content_before_own_edit(text: FileText, arguments: EditFileArguments, content: bytes, known: str) -> bytes | None:
+    """Return the content that the run knows if this call has already edited the file, else null."""
+    old, new = (text.encode_piece(passage) for passage in _passages(text, arguments))
+    return content_before_edit(content, old, new, everywhere=arguments.replace_all, known=known)
+
+
+def _apply_edit(text: FileText, arguments: EditFileArguments) -> tuple[bytes, int]:
+    old, new = _passages(text, arguments)
+    edited, count = replace_passage(text.text, old, new, everywhere=arguments.replace_all)
     return replace(text, text=edited).encoded(), count
 
 
-def _before_own_edit(call: ToolContext, path: WorkingPath, asked: EditFileArguments, content: bytes) -> bytes | None:
-    """Return the file as the run knows it, if it is now what this call makes of that."""
-    known = known_digest_for(call, path)
-    if known is None or known == digest(content):
-        return None
-    text = decode_file(content, path)
-    old, new = (text.encode_piece(_with_line_ends(text, passage)) for passage in (asked.old, asked.new))
-    return content_before_edit(content, old, new, everywhere=asked.replace_all, known=known)
-
-
-def _with_line_ends(text: FileText, passage: str) -> str:
-    """Return a passage with the line ends that the text has here."""
-    return passage.replace("\r\n", "\n") if text.crlf else passage
+def _passages(text: FileText, arguments: EditFileArguments) -> tuple[str, str]:
+    """Return the passages with the line ends of the decoded text."""
+    old, new = arguments.old, arguments.new
+    return (old.replace("\r\n", "\n"), new.replace("\r\n", "\n")) if text.crlf else (old, new)

@@ -20,12 +20,12 @@ class TodoReadArguments(ToolArguments, frozen=True, kw_only=True):
     """Read your todo list: its items in order, and which of them are done."""
 
 
-async def _read_todo(call: ToolContext, asked: TodoReadArguments) -> ToolResult:
+async def _read_todo(call: ToolContext, arguments: TodoReadArguments) -> ToolResult:
     return ToolResult(content=encode_value(read_value(call, "todo", default=Todo())))
 
 
-TODO_READ_SPEC: Final = tool_spec(TodoReadArguments, name="todo_read", kind=ToolClass.IDEMPOTENT, read_only=True)
-TODO_READ: Final = TypedTool(TODO_READ_SPEC, TodoReadArguments, run=_read_todo)
+_TODO_READ_SPEC: Final = tool_spec(TodoReadArguments, name="todo_read", kind=ToolClass.IDEMPOTENT, read_only=True)
+TODO_READ: Final = TypedTool(_TODO_READ_SPEC, TodoReadArguments, run=_read_todo)
 
 
 class TodoItemArguments(ToolArguments, frozen=True, kw_only=True):
@@ -36,36 +36,36 @@ class TodoItemArguments(ToolArguments, frozen=True, kw_only=True):
 
 
 class TodoWriteArguments(ToolArguments, frozen=True, kw_only=True):
-    """Replace your todo list by another one. Give all items, also those that have not changed."""
+    """Replace your todo list. Give all items, including those that have not changed."""
 
     items: Annotated[list[TodoItemArguments], Meta(max_length=MAX_TODO_ITEMS, description="The whole list, in order.")]
 
 
-async def _write_todo(call: ToolContext, asked: TodoWriteArguments) -> ToolResult:
-    todo = checked_todo(TodoItem(text=line.text, done=line.done) for line in asked.items)
+async def _write_todo(call: ToolContext, arguments: TodoWriteArguments) -> ToolResult:
+    todo = checked_todo(TodoItem(text=item.text, done=item.done) for item in arguments.items)
     counts = {"items": len(todo.items), "done": sum(item.done for item in todo.items)}
     return ToolResult(content=counts, values={"todo": encode_value(todo)})
 
 
-TODO_WRITE_SPEC: Final = tool_spec(TodoWriteArguments, name="todo_write", kind=ToolClass.TRANSACTIONAL)
-TODO_WRITE: Final = TypedTool(TODO_WRITE_SPEC, TodoWriteArguments, run=_write_todo)
+_TODO_WRITE_SPEC: Final = tool_spec(TodoWriteArguments, name="todo_write", kind=ToolClass.TRANSACTIONAL)
+TODO_WRITE: Final = TypedTool(_TODO_WRITE_SPEC, TodoWriteArguments, run=_write_todo)
 
 MAX_LOG_MESSAGE_CHARS: Final = 10_000
 
 
 class LogWriteArguments(ToolArguments, frozen=True, kw_only=True):
-    """Write a line into the log of this run, for people who look at it later. It is no answer to the user."""
+    """Write a line into the log of this run, for people who read it later. The user does not see it as an answer."""
 
     message: Annotated[str, Meta(min_length=1, max_length=MAX_LOG_MESSAGE_CHARS, description="The line to write.")]
 
 
-async def _write_log(call: ToolContext, asked: LogWriteArguments) -> ToolResult:
-    message = check_text(asked.message, field="message", max_chars=MAX_LOG_MESSAGE_CHARS)
+async def _write_log(call: ToolContext, arguments: LogWriteArguments) -> ToolResult:
+    message = check_text(arguments.message, field="message", max_chars=MAX_LOG_MESSAGE_CHARS)
     return ToolResult(content={"logged": True}, events=[AgentLogged(message=message)])
 
 
-LOG_WRITE_SPEC: Final = tool_spec(LogWriteArguments, name="log_write", kind=ToolClass.TRANSACTIONAL)
-LOG_WRITE: Final = TypedTool(LOG_WRITE_SPEC, LogWriteArguments, run=_write_log)
+_LOG_WRITE_SPEC: Final = tool_spec(LogWriteArguments, name="log_write", kind=ToolClass.TRANSACTIONAL)
+LOG_WRITE: Final = TypedTool(_LOG_WRITE_SPEC, LogWriteArguments, run=_write_log)
 
 MAX_ARTIFACT_TITLE_CHARS: Final = 500
 
@@ -78,16 +78,16 @@ class CreateArtifactArguments(ToolArguments, frozen=True, kw_only=True):
     content: Annotated[str, Meta(max_length=MAX_ARTIFACT_CHARS, description="The whole text of it.")]
 
 
-async def _create_artifact(call: ToolContext, asked: CreateArtifactArguments) -> ToolResult:
-    artifact = ArtifactId(derived_id("art", key=call.key))
-    new = NewArtifact(id=artifact, type=asked.type, title=asked.title, content=asked.content)
-    check_new_artifact(new)
+async def _create_artifact(call: ToolContext, arguments: CreateArtifactArguments) -> ToolResult:
+    artifact_id = ArtifactId(derived_id("art", key=call.key))
+    artifact = NewArtifact(id=artifact_id, type=arguments.type, title=arguments.title, content=arguments.content)
+    check_new_artifact(artifact)
     return ToolResult(
-        content={"artifact_id": artifact, "version": FIRST_ARTIFACT_VERSION},
-        artifacts=[new],
-        events=[artifact_made_event(artifact, new)],
+        content={"artifact_id": artifact_id, "version": FIRST_ARTIFACT_VERSION},
+        artifacts=[artifact],
+        events=[artifact_made_event(artifact_id, artifact)],
     )
 
 
-CREATE_ARTIFACT_SPEC: Final = tool_spec(CreateArtifactArguments, name="create_artifact", kind=ToolClass.TRANSACTIONAL)
-CREATE_ARTIFACT: Final = TypedTool(CREATE_ARTIFACT_SPEC, CreateArtifactArguments, run=_create_artifact)
+_CREATE_ARTIFACT_SPEC: Final = tool_spec(CreateArtifactArguments, name="create_artifact", kind=ToolClass.TRANSACTIONAL)
+CREATE_ARTIFACT: Final = TypedTool(_CREATE_ARTIFACT_SPEC, CreateArtifactArguments, run=_create_artifact)

@@ -4,8 +4,8 @@ Each reads the plan, changes it by the rules of `domain.plan` and returns only t
 the context of every turn.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Final, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType, to_builtins
 
@@ -18,6 +18,7 @@ from holdfast.domain.plan import (
     MAX_SUBTASKS,
     MAX_TEXT_CHARS,
     MAX_TITLE_CHARS,
+    Boundary,
     Plan,
     PlanItem,
     PlanPriority,
@@ -35,32 +36,11 @@ PlanPosition: TypeAlias = Annotated[int, Meta(ge=0)]
 SubtaskTitles: TypeAlias = Annotated[list[PlanTitle], Meta(max_length=MAX_SUBTASKS)]
 PlanApproach: TypeAlias = str | dict[str, Json] | list[Json]
 """How a task is to be done: text or JSON."""
-PlanTaskId: TypeAlias = Annotated[int, Meta(ge=1, description="The `task_id` of the task, as in the plan.")]
 PlanReason: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=MAX_TEXT_CHARS, description="Why, in a sentence or two.")
 ]
 
 PLAN_VALUE: Final = "plan"
-
-
-def current_plan(call: ToolContext) -> Plan:
-    """Return the plan as it is now."""
-    return read_value(call, PLAN_VALUE, default=Plan())
-
-
-def plan_result(call: ToolContext, plan: Plan, task_id: int) -> ToolResult:
-    """Return the outcome of a call that made the plan into `plan` by changing one of its tasks."""
-    answer = _task_summary(find(plan, task_id))
-    if plan == current_plan(call):
-        return ToolResult(content=answer)
-    return ToolResult(content=answer, values={PLAN_VALUE: encode_value(plan)}, events=[PlanChanged(items=plan.items)])
-
-
-def _task_summary(item: PlanItem) -> Json:
-    if item.status is PlanStatus.CANCELLED:
-        # Models read no cancelled tasks, and so have no word for it: but this one was just told to cancel it.
-        return {"task_id": item.task_id, "status": str(item.status)}
-    return to_builtins(minimal_agent_task(item))
 
 
 class PlanCreateArguments(ToolArguments, frozen=True, kw_only=True):
@@ -78,29 +58,69 @@ class PlanCreateArguments(ToolArguments, frozen=True, kw_only=True):
     ] = []
 
 
-async def _create(call: ToolContext, asked: PlanCreateArguments) -> ToolResult:
+async def _create(call: ToolContext, arguments: PlanCreateArguments) -> ToolResult:
     task_id = await call.next_task_id()
+    current = _current_plan(call)
     after = plan.create(
-        current_plan(call),
+        current,
         task_id=task_id,
-        title=asked.title,
-        description=asked.description,
-        priority=asked.priority,
-        plan=asked.plan,
-        subtasks=[Subtask(title=title) for title in asked.subtasks],
-        position=asked.position,
+        title=arguments.title,
+        description=arguments.description,
+        priority=arguments.priority,
+        plan=arguments.plan,
+        subtasks=[Subtask(title=title) for title in arguments.subtasks],
+        position=arguments.position,
     )
-    return plan_result(call, after, task_id)
+    return _plan_result(current, after, task_id)
 
 
-PLAN_CREATE_SPEC: Final = tool_spec(PlanCreateArguments, name="plan_create", kind=ToolClass.TRANSACTIONAL)
-PLAN_CREATE: Final = TypedTool(PLAN_CREATE_SPEC, PlanCreateArguments, run=_create)
+PLAN_CREATE: Final = TypedTool(
+    tool_spec(PlanCreateArguments, name="plan_create", kind=ToolClass.TRANSACTIONAL), PlanCreateArguments, run=_create
+)
 
 
-class PlanUpdateArguments(ToolArguments, frozen=True, kw_only=True):
+class PlanTaskArguments(ToolArguments, frozen=True, kw_only=True):
+    """The arguments of a tool that changes one task."""
+
+    task_id: Annotated[int, Meta(ge=1, description="The `task_id` of the task, as in the plan.")]
+
+
+_TaskArgumentsT = TypeVar("_TaskArgumentsT", bound=PlanTaskArguments)
+
+
+def _task_tool(
+    name: str, arguments_type: type[_TaskArgumentsT], change: Callable[[Plan, _TaskArgumentsT, Boundary], Plan]
+) -> TypedTool[_TaskArgumentsT]:
+    """Return the tool that applies `change` to the plan; the boundary is the position of the call."""
+
+    async def run(call: ToolContext, arguments: _TaskArgumentsT) -> ToolResult:
+        current = _current_plan(call)
+        return _plan_result(current, change(current, arguments, call.at), arguments.task_id)
+
+    return TypedTool(tool_spec(arguments_type, name=name, kind=ToolClass.TRANSACTIONAL), arguments_type, run=run)
+
+
+def _current_plan(call: ToolContext) -> Plan:
+    return read_value(call, PLAN_VALUE, default=Plan())
+
+
+def _plan_result(before: Plan, after: Plan, task_id: int) -> ToolResult:
+    item = find(after, task_id)
+    if item.status is PlanStatus.CANCELLED:
+        # `AgentTask` has no such status, since cancelled tasks are not shown to the model.
+        content: Json = {"task_id": item.task_id, "status": str(item.status)}
+    else:
+        content = to_builtins(minimal_agent_task(item))
+    if after == before:
+        return ToolResult(content=content)
+    return ToolResult(
+        content=content, values={PLAN_VALUE: encode_value(after)}, events=[PlanChanged(items=after.items)]
+    )
+
+
+class PlanUpdateArguments(PlanTaskArguments, frozen=True, kw_only=True):
     """Change an open task of your plan. What you leave out stays as it is."""
 
-    task_id: PlanTaskId
     title: Annotated[PlanTitle | UnsetType, Meta(description="Another title.")] = UNSET
     description: Annotated[PlanText | None | UnsetType, Meta(description="Another description, or null for none.")] = (
         UNSET
@@ -116,111 +136,89 @@ class PlanUpdateArguments(ToolArguments, frozen=True, kw_only=True):
     ] = UNSET
 
 
-async def _update(call: ToolContext, asked: PlanUpdateArguments) -> ToolResult:
-    changes = {name: value for name in _UPDATABLE_FIELDS if (value := getattr(asked, name)) is not UNSET}
+_UPDATABLE_FIELDS: Final = ("title", "description", "priority", "plan", "position", "subtasks")
+
+
+def _update(current: Plan, arguments: PlanUpdateArguments, at: Boundary) -> Plan:
+    changes = {name: value for name in _UPDATABLE_FIELDS if (value := getattr(arguments, name)) is not UNSET}
     if not changes:
-        raise Invalid(
-            f"nothing is to be changed: give at least one of {', '.join(f'`{name}`' for name in _UPDATABLE_FIELDS)}"
-        )
-    current = current_plan(call)
+        names = ", ".join(f"`{name}`" for name in _UPDATABLE_FIELDS)
+        raise Invalid(f"there is nothing to change: give at least one of {names}")
     if "subtasks" in changes:
-        changes["subtasks"] = list(_merge_subtasks(find(current, asked.task_id), changes["subtasks"]))
-    return plan_result(call, plan.update(current, asked.task_id, **changes), asked.task_id)
+        changes["subtasks"] = list(_merge_subtasks(find(current, arguments.task_id), changes["subtasks"]))
+    return plan.update(current, arguments.task_id, **changes)
 
 
 def _merge_subtasks(item: PlanItem, titles: Iterable[str]) -> Iterator[Subtask]:
-    """Yield a subtask for each title: the one that the item has, or a new one."""
-    left = list(item.subtasks)
+    """Yield a subtask for each title: the existing one of that title, or a new one."""
+    remaining = list(item.subtasks)
     for title in titles:
-        known = next((subtask for subtask in left if subtask.title == title.strip()), None)
-        if known is not None:
-            left.remove(known)
-        yield known or Subtask(title=title)
+        existing = next((subtask for subtask in remaining if subtask.title == title.strip()), None)
+        if existing is not None:
+            remaining.remove(existing)
+        yield existing or Subtask(title=title)
 
 
-_UPDATABLE_FIELDS: Final = ("title", "description", "priority", "plan", "position", "subtasks")
-
-PLAN_UPDATE_SPEC: Final = tool_spec(PlanUpdateArguments, name="plan_update", kind=ToolClass.TRANSACTIONAL)
-PLAN_UPDATE: Final = TypedTool(PLAN_UPDATE_SPEC, PlanUpdateArguments, run=_update)
+PLAN_UPDATE: Final = _task_tool("plan_update", PlanUpdateArguments, _update)
 
 
-class PlanStartArguments(ToolArguments, frozen=True, kw_only=True):
-    """Begin a task of your plan, or take it up again. One task is in progress at a time: another one is put back."""
-
-    task_id: PlanTaskId
+class PlanStartArguments(PlanTaskArguments, frozen=True, kw_only=True):
+    """Begin a task of your plan, or resume it. One task is in progress at a time: another one is put back."""
 
 
-async def _start(call: ToolContext, asked: PlanStartArguments) -> ToolResult:
-    return plan_result(call, plan.start(current_plan(call), asked.task_id, at=call.at), asked.task_id)
+PLAN_START: Final = _task_tool(
+    "plan_start", PlanStartArguments, lambda before, args, at: plan.start(before, args.task_id, at=at)
+)
 
 
-PLAN_START_SPEC: Final = tool_spec(PlanStartArguments, name="plan_start", kind=ToolClass.TRANSACTIONAL)
-PLAN_START: Final = TypedTool(PLAN_START_SPEC, PlanStartArguments, run=_start)
-
-
-class PlanCheckArguments(ToolArguments, frozen=True, kw_only=True):
+class PlanCheckArguments(PlanTaskArguments, frozen=True, kw_only=True):
     """Mark a subtask of an open task as done."""
 
-    task_id: PlanTaskId
     subtask: Annotated[int | str, Meta(description="The index of the subtask, from 0, or its exact title.")]
 
 
-async def _check(call: ToolContext, asked: PlanCheckArguments) -> ToolResult:
-    return plan_result(call, plan.check(current_plan(call), asked.task_id, subtask=asked.subtask), asked.task_id)
+PLAN_CHECK: Final = _task_tool(
+    "plan_check", PlanCheckArguments, lambda before, args, at: plan.check(before, args.task_id, subtask=args.subtask)
+)
 
 
-PLAN_CHECK_SPEC: Final = tool_spec(PlanCheckArguments, name="plan_check", kind=ToolClass.TRANSACTIONAL)
-PLAN_CHECK: Final = TypedTool(PLAN_CHECK_SPEC, PlanCheckArguments, run=_check)
+class PlanBlockArguments(PlanTaskArguments, frozen=True, kw_only=True):
+    """Mark a task of your plan as blocked for now. Starting it again unblocks it."""
 
-
-class PlanBlockArguments(ToolArguments, frozen=True, kw_only=True):
-    """Say that a task of your plan cannot go on for now. Starting it again lifts that."""
-
-    task_id: PlanTaskId
     reason: PlanReason
 
 
-async def _block(call: ToolContext, asked: PlanBlockArguments) -> ToolResult:
-    return plan_result(call, plan.block(current_plan(call), asked.task_id, reason=asked.reason), asked.task_id)
+PLAN_BLOCK: Final = _task_tool(
+    "plan_block", PlanBlockArguments, lambda before, args, at: plan.block(before, args.task_id, reason=args.reason)
+)
 
 
-PLAN_BLOCK_SPEC: Final = tool_spec(PlanBlockArguments, name="plan_block", kind=ToolClass.TRANSACTIONAL)
-PLAN_BLOCK: Final = TypedTool(PLAN_BLOCK_SPEC, PlanBlockArguments, run=_block)
-
-
-class PlanCompleteArguments(ToolArguments, frozen=True, kw_only=True):
+class PlanCompleteArguments(PlanTaskArguments, frozen=True, kw_only=True):
     """Complete a task of your plan, once all its subtasks are done."""
 
-    task_id: PlanTaskId
     conclusion: Annotated[
         str,
         Meta(
             min_length=1,
             max_length=MAX_TEXT_CHARS,
-            description="What came of it, with all that will be needed later: it may stand for the work itself.",
+            description="The result, with everything that will be needed later: it may replace the work itself.",
         ),
     ]
 
 
-async def _complete(call: ToolContext, asked: PlanCompleteArguments) -> ToolResult:
-    after = plan.complete(current_plan(call), asked.task_id, conclusion=asked.conclusion, at=call.at)
-    return plan_result(call, after, asked.task_id)
+PLAN_COMPLETE: Final = _task_tool(
+    "plan_complete",
+    PlanCompleteArguments,
+    lambda before, args, at: plan.complete(before, args.task_id, conclusion=args.conclusion, at=at),
+)
 
 
-PLAN_COMPLETE_SPEC: Final = tool_spec(PlanCompleteArguments, name="plan_complete", kind=ToolClass.TRANSACTIONAL)
-PLAN_COMPLETE: Final = TypedTool(PLAN_COMPLETE_SPEC, PlanCompleteArguments, run=_complete)
-
-
-class PlanCancelArguments(ToolArguments, frozen=True, kw_only=True):
+class PlanCancelArguments(PlanTaskArguments, frozen=True, kw_only=True):
     """Give up a task of your plan for good. It is no longer shown to you."""
 
-    task_id: PlanTaskId
     reason: PlanReason
 
 
-async def _cancel(call: ToolContext, asked: PlanCancelArguments) -> ToolResult:
-    return plan_result(call, plan.cancel(current_plan(call), asked.task_id, reason=asked.reason), asked.task_id)
-
-
-PLAN_CANCEL_SPEC: Final = tool_spec(PlanCancelArguments, name="plan_cancel", kind=ToolClass.TRANSACTIONAL)
-PLAN_CANCEL: Final = TypedTool(PLAN_CANCEL_SPEC, PlanCancelArguments, run=_cancel)
+PLAN_CANCEL: Final = _task_tool(
+    "plan_cancel", PlanCancelArguments, lambda before, args, at: plan.cancel(before, args.task_id, reason=args.reason)
+)

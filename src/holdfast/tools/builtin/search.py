@@ -1,4 +1,4 @@
-"""The file search tools: `list_dir`, `glob` and `grep`, in the working folder of the agent that calls."""
+"""The file search tools: `list_dir`, `glob` and `grep`, in the working folder of the calling agent."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -10,18 +10,28 @@ from holdfast.domain.errors import HoldfastError, Invalid, TooLarge
 from holdfast.domain.tool import ToolClass
 from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, parse_working_path
 from holdfast.ports.tools import EntryKind, FolderEntry, WorkingFolder, WorkingFolders
+from holdfast.tools.builtin.files import file_tool
 from holdfast.tools.files.patterns import MAX_PATTERN_CHARS, LineSearch, find_files
 from holdfast.tools.files.permitted_folder import permitted_folder
 from holdfast.tools.files.text import MAX_FILE_BYTES, decode_file, pluralize, rows_result
 from holdfast.tools.files.walk import FolderWalk, SearchBudget
-from holdfast.tools.thread_pool import CancelFlag, run_in_thread
-from holdfast.tools.tool import ToolContext, ToolResult
-from holdfast.tools.typed_tool import ToolArguments, TypedTool, tool_spec
+from holdfast.tools.thread_pool import CancelFlag
+from holdfast.tools.tool import Tool, ToolContext, ToolResult
+from holdfast.tools.typed_tool import ToolArguments, tool_spec
 
 MAX_LISTED_ENTRIES: Final = 1_000
 SEARCH_TIMEOUT_SECONDS: Final = 60.0
 
 _KIND_SUFFIXES: Final = {EntryKind.FOLDER: "/", EntryKind.LINK: "@", EntryKind.OTHER: "?"}
+
+
+def search_tools(folders: WorkingFolders) -> list[Tool]:
+    """Return the tools of this module."""
+    return [
+        file_tool(folders, LIST_DIR_SPEC, ListDirArguments, _list_dir),
+        file_tool(folders, GLOB_SPEC, GlobArguments, _glob),
+        file_tool(folders, GREP_SPEC, GrepArguments, _grep),
+    ]
 
 
 class ListDirArguments(ToolArguments, frozen=True, kw_only=True):
@@ -37,22 +47,15 @@ LIST_DIR_SPEC: Final = tool_spec(
 )
 
 
-def list_dir(folders: WorkingFolders) -> TypedTool[ListDirArguments]:
-    """Return the tool, which lists in the working folder of the agent that calls it."""
-
-    async def run(call: ToolContext, asked: ListDirArguments) -> ToolResult:
-        return await run_in_thread(lambda _: _list_dir(folders, call, asked))
-
-    return TypedTool(LIST_DIR_SPEC, ListDirArguments, run=run)
-
-
-def _list_dir(folders: WorkingFolders, call: ToolContext, asked: ListDirArguments) -> ToolResult:
-    path = parse_working_path(asked.path)
+def _list_dir(
+    folders: WorkingFolders, call: ToolContext, arguments: ListDirArguments, cancelled: CancelFlag
+) -> ToolResult:
+    path = parse_working_path(arguments.path)
     with permitted_folder(folders, call) as folder:
         listing = folder.list(path, max_entries=MAX_LISTED_ENTRIES)
-    more = [] if listing.complete else ["and there are more: find them with `glob`"]
+    notes = [] if listing.complete else ["and there are more: find them with `glob`"]
     summary = f"{pluralize(len(listing.entries), 'entry', 'entries')} in `{path}`"
-    return rows_result([_entry_row(entry) for entry in listing.entries], summary=summary, notes=more)
+    return rows_result([_entry_row(entry) for entry in listing.entries], summary=summary, notes=notes)
 
 
 def _entry_row(entry: FolderEntry) -> str:
@@ -74,10 +77,10 @@ class GlobArguments(ToolArguments, frozen=True, kw_only=True):
             description="`*` and `?` stand for characters of a name, `**` for any folders, `{a,b}` for either.",
         ),
     ]
-    path: Annotated[str, Meta(min_length=1, description="The folder to look in; the pattern is relative to it.")] = (
+    path: Annotated[str, Meta(min_length=1, description="The folder to search; the pattern is relative to it.")] = (
         WORKING_ROOT
     )
-    ignored: Annotated[bool, Meta(description="Whether to look also at what `.gitignore` leaves out.")] = False
+    ignored: Annotated[bool, Meta(description="Whether to include files that `.gitignore` excludes.")] = False
 
 
 GLOB_SPEC: Final = tool_spec(
@@ -85,31 +88,23 @@ GLOB_SPEC: Final = tool_spec(
 )
 
 
-def glob(folders: WorkingFolders) -> TypedTool[GlobArguments]:
-    """Return the tool, which looks in the working folder of the agent that calls it."""
-
-    async def run(call: ToolContext, asked: GlobArguments) -> ToolResult:
-        return await run_in_thread(lambda halt: _glob(folders, call, asked, halt))
-
-    return TypedTool(GLOB_SPEC, GlobArguments, run=run)
-
-
-def _glob(folders: WorkingFolders, call: ToolContext, asked: GlobArguments, halt: CancelFlag) -> ToolResult:
-    budget, start = SearchBudget(halt), parse_working_path(asked.path)
+def _glob(folders: WorkingFolders, call: ToolContext, arguments: GlobArguments, cancelled: CancelFlag) -> ToolResult:
+    budget, start = SearchBudget(cancelled), parse_working_path(arguments.path)
     with permitted_folder(folders, call) as folder:
-        walk = FolderWalk(folder, budget, include_ignored=asked.ignored)
-        paths = list(islice(find_files(folder, walk, asked.pattern, start=start), MAX_GLOB_FILES + 1))
+        walk = FolderWalk(folder, budget, include_ignored=arguments.ignored)
+        paths = list(islice(find_files(folder, walk, arguments.pattern, start=start), MAX_GLOB_FILES + 1))
     more = ["and there are more: use a narrower pattern"] if len(paths) > MAX_GLOB_FILES else []
     paths = paths[:MAX_GLOB_FILES]
     return rows_result(paths, summary=pluralize(len(paths), "file", "files"), notes=[*more, *budget.notes])
 
 
 MAX_MATCHES: Final = 1_000
+"""Lines in the result of one call."""
 DEFAULT_MATCHES: Final = 100
 MAX_CONTEXT_LINES: Final = 10
 
 TOO_LARGE_REASON: Final = f"files of more than {MAX_FILE_BYTES} bytes"
-BINARY_REASON: Final = "files that are no text"
+BINARY_REASON: Final = "files that are not text"
 UNREADABLE_REASON: Final = "files that could not be opened"
 
 
@@ -121,19 +116,19 @@ class GrepArguments(ToolArguments, frozen=True, kw_only=True):
         Meta(
             min_length=1,
             max_length=MAX_PATTERN_CHARS,
-            description="A regular expression in the syntax of RE2: no look-around, no references back.",
+            description="A regular expression in the syntax of RE2: no look-around, no backreferences.",
         ),
     ]
-    path: Annotated[str, Meta(min_length=1, description="The file or folder to look in.")] = WORKING_ROOT
+    path: Annotated[str, Meta(min_length=1, description="The file or folder to search.")] = WORKING_ROOT
     glob: Annotated[
         Annotated[str, Meta(min_length=1, max_length=MAX_PATTERN_CHARS)] | None,
-        Meta(description="Which files to look in, such as `*.py` or `src/**/*.{js,ts}`, relative to `path`."),
+        Meta(description="Which files to search, such as `*.py` or `src/**/*.{js,ts}`, relative to `path`."),
     ] = None
-    ignore_case: Annotated[bool, Meta(description="Whether small and capital letters are the same.")] = False
+    ignore_case: Annotated[bool, Meta(description="Whether to ignore the case of letters.")] = False
     context: Annotated[int, Meta(ge=0, le=MAX_CONTEXT_LINES, description="How many lines around each to show.")] = 0
-    files_only: Annotated[bool, Meta(description="Whether to show only which files have such lines.")] = False
-    limit: Annotated[int, Meta(ge=1, le=MAX_MATCHES, description="After how many lines to stop.")] = DEFAULT_MATCHES
-    ignored: Annotated[bool, Meta(description="Whether to look also at what `.gitignore` leaves out.")] = False
+    files_only: Annotated[bool, Meta(description="Whether to show only the paths of files with such lines.")] = False
+    limit: Annotated[int, Meta(ge=1, le=MAX_MATCHES, description="How many lines at most.")] = DEFAULT_MATCHES
+    ignored: Annotated[bool, Meta(description="Whether to include files that `.gitignore` excludes.")] = False
 
 
 GREP_SPEC: Final = tool_spec(
@@ -141,82 +136,56 @@ GREP_SPEC: Final = tool_spec(
 )
 
 
-def grep(folders: WorkingFolders) -> TypedTool[GrepArguments]:
-    """Return the tool, which looks in the working folder of the agent that calls it."""
-
-    async def run(call: ToolContext, asked: GrepArguments) -> ToolResult:
-        return await run_in_thread(lambda halt: _grep(folders, call, asked, halt))
-
-    return TypedTool(GREP_SPEC, GrepArguments, run=run)
-
-
-def _grep(folders: WorkingFolders, call: ToolContext, asked: GrepArguments, halt: CancelFlag) -> ToolResult:
-    budget = SearchBudget(halt)
-    findings = _GrepMatches(asked)
+def _grep(folders: WorkingFolders, call: ToolContext, arguments: GrepArguments, cancelled: CancelFlag) -> ToolResult:
+    budget = SearchBudget(cancelled)
+    search = LineSearch(arguments.pattern, ignore_case=arguments.ignore_case, context=arguments.context)
+    remaining, line_count, file_count, has_more = arguments.limit, 0, 0, False
+    rows: list[str] = []
     with permitted_folder(folders, call) as folder:
-        for path, text in _texts_to_search(folder, asked, budget):
-            if not findings.add(path, text):
+        for path, text in _texts_to_search(folder, arguments, budget):
+            matches = search.matches(text, limit=1 if arguments.files_only else remaining + 1)
+            has_more = len(matches) > remaining
+            if kept := matches[:remaining]:
+                remaining -= len(kept)
+                line_count += len(kept)
+                file_count += 1
+                rows += [path] if arguments.files_only else search.rows(path, text, kept)
+            if has_more:
                 break
-    more = ["and there are more: use a narrower pattern, or a larger `limit`"] if findings.more else []
-    return rows_result(findings.rows, summary=findings.summary, notes=[*more, *budget.notes])
-
-
-class _GrepMatches:
-    """What was found so far, up to the limit."""
-
-    def __init__(self, asked: GrepArguments) -> None:
-        self._search = LineSearch(asked.pattern, ignore_case=asked.ignore_case, context=asked.context)
-        self._files_only = asked.files_only
-        self._room = asked.limit
-        self._lines = self._files = 0
-        self.rows: list[str] = []
-        self.more = False
-
-    def add(self, path: WorkingPath, text: str) -> bool:
-        """Look into a text; return whether to look into another."""
-        hits = self._search.matches(text, limit=1 if self._files_only else self._room + 1)
-        self.more = len(hits) > self._room
-        if kept := hits[: self._room]:
-            self._room -= len(kept)
-            self._lines += len(kept)
-            self._files += 1
-            self.rows += [path] if self._files_only else self._search.rows(path, text, kept)
-        return not self.more
-
-    @property
-    def summary(self) -> str:
-        files = pluralize(self._files, "file", "files")
-        return files if self._files_only else f"{pluralize(self._lines, 'line', 'lines')} in {files}"
+    summary = pluralize(file_count, "file", "files")
+    if not arguments.files_only:
+        summary = f"{pluralize(line_count, 'line', 'lines')} in {summary}"
+    more = ["and there are more: use a narrower pattern, or a larger `limit`"] if has_more else []
+    return rows_result(rows, summary=summary, notes=[*more, *budget.notes])
 
 
 def _texts_to_search(
-    folder: WorkingFolder, asked: GrepArguments, budget: SearchBudget
+    folder: WorkingFolder, arguments: GrepArguments, budget: SearchBudget
 ) -> Iterator[tuple[WorkingPath, str]]:
-    """Yield the texts to look in."""
-    start = parse_working_path(asked.path)
-    if not _is_folder(folder, start):
+    start = parse_working_path(arguments.path)
+    try:
+        folder.list(start, max_entries=1)
+        is_folder = True
+    except Invalid:
+        is_folder = False
+    if not is_folder:
         yield start, decode_file(folder.read(start, max_bytes=MAX_FILE_BYTES).content, start).text
         return
-    walk = FolderWalk(folder, budget, include_ignored=asked.ignored)
-    files = (
-        walk.files(start) if asked.glob is None else find_files(folder, walk, _at_any_depth(asked.glob), start=start)
-    )
-    for path in files:
+    walk = FolderWalk(folder, budget, include_ignored=arguments.ignored)
+    if arguments.glob is None:
+        paths = walk.files(start)
+    else:
+        # A pattern for names matches at any depth.
+        pattern = arguments.glob if "/" in arguments.glob else f"**/{arguments.glob}"
+        paths = find_files(folder, walk, pattern, start=start)
+    for path in paths:
         text = _text_or_skip(folder, path, budget)
         if text is not None:
             yield path, text
 
 
-def _is_folder(folder: WorkingFolder, path: WorkingPath) -> bool:
-    try:
-        folder.list(path, max_entries=1)
-    except Invalid:
-        return False
-    return True
-
-
 def _text_or_skip(folder: WorkingFolder, path: WorkingPath, budget: SearchBudget) -> str | None:
-    """Return what a file says; one that says nothing to us is passed over."""
+    """Return the text of a file, or count it as skipped."""
     try:
         content = folder.read(path, max_bytes=MAX_FILE_BYTES).content
     except HoldfastError as error:
@@ -229,8 +198,3 @@ def _text_or_skip(folder: WorkingFolder, path: WorkingPath, budget: SearchBudget
     except Invalid:
         budget.skip(BINARY_REASON)
         return None
-
-
-def _at_any_depth(pattern: str) -> str:
-    """Return a pattern that also fits deeper if it is one for names."""
-    return pattern if "/" in pattern else f"**/{pattern}"

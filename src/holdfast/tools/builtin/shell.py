@@ -1,13 +1,13 @@
 """The `bash` tool: a shell command in the working folder; its current directory is a run value.
 
-`untrusted_output_source` decides from the command text whether the output may hold words from outside the workspace:
-from files it names or from the network. It sees what is written, not what only the shell knows (`~`) or what a script
+`untrusted_output_source` decides from the text of the command whether the output may contain text from outside the
+workspace: from files that it names, or from the network. It does not see what the shell expands (`~`) or what a script
 does.
 """
 
 import secrets
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -21,11 +21,10 @@ from holdfast.domain.tool import ToolClass, ToolReach
 from holdfast.domain.untrusted import taint_source_name
 from holdfast.domain.working_path import MAX_PATH_BYTES, WORKING_ROOT, WorkingPath, parse_working_path
 from holdfast.ports.sandbox import ProcessResult
-from holdfast.tools.commands.command_runner import CommandRunner, decode_output, exit_notes, with_violations
+from holdfast.tools.commands.command_runner import CommandRunner, exit_note, with_violations
 from holdfast.tools.permissions.patterns import normalize_path
 from holdfast.tools.permissions.rules import BASH_TOOL, RULE_SUBJECTS
 from holdfast.tools.permissions.shell.parser import parse_script
-from holdfast.tools.permissions.shell.script import ShellScript
 from holdfast.tools.tool import ToolContext, ToolResult, encode_value
 from holdfast.tools.typed_tool import ToolArguments, TypedTool, tool_spec
 
@@ -33,26 +32,26 @@ SHELL_VALUE: Final = "shell"
 
 
 class ShellState(msgspec.Struct, frozen=True, kw_only=True):
-    """The shell of a run."""
+    """The state of the shell between two commands of a run."""
 
     folder: str = WORKING_ROOT
 
 
 def shell_folder(values: Mapping[str, Json]) -> WorkingPath:
-    """Return where the next command begins, relative to the working folder."""
+    """Return the folder in which the next command starts, relative to the working folder."""
     try:
         return parse_working_path(msgspec.convert(values.get(SHELL_VALUE) or {}, ShellState).folder)
     except (Invalid, msgspec.ValidationError):
-        return WORKING_ROOT  # nothing that we wrote
+        return WORKING_ROOT  # not written by us
 
 
 def shell_folder_value(folder: WorkingPath) -> dict[str, Json]:
-    """Return the value of a run whose shell is there."""
+    """Return the run value for a shell in `folder`."""
     return {SHELL_VALUE: encode_value(ShellState(folder=folder))}
 
 
 def arguments_for_rules(tool: str, arguments: dict[str, Json], values: Mapping[str, Json]) -> dict[str, Json]:
-    """Return arguments as rules are to read them: they take a command to begin in the working folder."""
+    """Return arguments for permission rules, which assume that a command starts in the working folder."""
     argument = RULE_SUBJECTS[BASH_TOOL].argument
     command, folder = arguments.get(argument), shell_folder(values)
     if tool != BASH_TOOL or folder == WORKING_ROOT or not isinstance(command, str):
@@ -64,7 +63,7 @@ NETWORK_PROGRAMS: Final = frozenset(
     {"aria2c", "curl", "elinks", "ftp", "gh", "http", "https", "links", "lynx", "nc", "ncat", "rsync", "scp", "sftp"}
     | {"ssh", "telnet", "w3m", "wget", "xh"}
 )
-"""Programs that show what others on the network say."""
+"""Programs that print content from the network."""
 SYSTEM_FOLDERS: Final = (
     "/bin",
     "/dev",
@@ -79,34 +78,21 @@ SYSTEM_FOLDERS: Final = (
     "/usr",
     "/var",
 )
-"""What a system keeps for all; of `/tmp` a sandbox has its own."""
+"""Folders of the operating system, whose files are trusted; a sandbox has its own `/tmp`."""
 
 
 def untrusted_output_source(command: str, *, root: Path, network: bool) -> str | None:
-    """Return whose words the output of a command may have, if not only those of the workspace at `root`."""
+    """Return the source of untrusted text that the output of a command may contain, or null."""
     script = parse_script(command)
-    for name in _program_names(script) if network else ():
+    for program in script.programs if network else ():
+        name = (program.words[0] or "").rpartition("/")[2]
         if name in NETWORK_PROGRAMS:
             return taint_source_name("network", name)
-    return next((taint_source_name("file", path) for path in _possible_paths(script) if _is_outside(path, root)), None)
-
-
-def _program_names(script: ShellScript) -> Iterator[str]:
-    for program in script.programs:
-        if program.words[0] is not None:
-            yield program.words[0].rpartition("/")[2]
-
-
-def _possible_paths(script: ShellScript) -> Iterator[str]:
-    """Yield whatever may name a file, also behind the `=` of an option."""
-    for program in script.programs:
-        for word in program.words[1:]:
-            if word is not None:
-                yield word
-                yield word.rpartition("=")[2]
-    for touched in script.redirections:
-        if touched.path is not None:
-            yield touched.path
+    words = [word for program in script.programs for word in program.words[1:] if word is not None]
+    # Any argument may be a path, and so may the value after the `=` of an option.
+    paths = [path for word in words for path in (word, word.rpartition("=")[2])]
+    paths += [redirection.path for redirection in script.redirections if redirection.path is not None]
+    return next((taint_source_name("file", path) for path in paths if _is_outside(path, root)), None)
 
 
 def _is_outside(word: str, root: Path) -> bool:
@@ -117,17 +103,16 @@ def _is_outside(word: str, root: Path) -> bool:
 
 
 MAX_COMMAND_CHARS: Final = 100_000
-"""Characters."""
 DEFAULT_COMMAND_SECONDS: Final = 120
 MAX_COMMAND_SECONDS: Final = 3_600
 MAX_STARTUP_ERROR_BYTES: Final = 4_000
-"""Bytes that are told of why no shell could begin."""
+"""Bytes of the error message of a shell that could not start."""
 BASH_MARGIN_SECONDS: Final = 60.0
-"""Seconds that a call has beside those of its command, to start it and to see that all of it is gone."""
+"""Seconds of a call beyond the timeout of its command, to start it and to kill its processes."""
 FOLDER_GONE_MESSAGE: Final = "`{}` is gone, so nothing was run: the shell is back in the working folder"
 
-# Both outputs are one, in the order in which they come. What was the second then says where the shell is at its end, in
-# words that begin with what nobody can guess.
+# Standard output and error are merged in order. The original standard error then receives the final directory, after a
+# random mark that a command cannot guess.
 _WRAPPER_SCRIPT: Final = """\
 exec 3>&2 2>&1
 trap 'printf "%s%s" {mark} "$PWD" >&3' EXIT
@@ -136,9 +121,9 @@ eval "$1"
 
 
 class BashArguments(ToolArguments, frozen=True, kw_only=True):
-    """Run a shell command in your working folder, and read what it writes.
+    """Run a shell command in your working folder and read its output.
 
-    The next one begins where you went with `cd`.
+    A `cd` also applies to your next commands.
     """
 
     command: Annotated[
@@ -159,58 +144,59 @@ BASH_SPEC: Final = tool_spec(
 
 
 def bash(commands: CommandRunner) -> TypedTool[BashArguments]:
-    """Return the tool."""
+    """Return the tool, which runs its commands with `commands`."""
 
-    async def run(call: ToolContext, asked: BashArguments) -> ToolResult:
+    async def run(call: ToolContext, arguments: BashArguments) -> ToolResult:
         folder = shell_folder(call.values)
         if not await commands.has_folder(call, folder):
-            # Meant for that folder, it might do harm in another.
+            # In another folder the command could do harm.
             return ToolResult(
                 content=FOLDER_GONE_MESSAGE.format(folder), failed=True, values=shell_folder_value(WORKING_ROOT)
             )
         mark = secrets.token_hex(16)
-        ran = await commands.run(
+        command = await commands.run(
             call,
-            ["/bin/bash", "-c", _WRAPPER_SCRIPT.format(mark=mark), "bash", asked.command],
+            ["/bin/bash", "-c", _WRAPPER_SCRIPT.format(mark=mark), "bash", arguments.command],
             folder=folder,
-            seconds=asked.timeout_seconds,
+            timeout_seconds=arguments.timeout_seconds,
             show_if=lambda piece: not piece.startswith(mark.encode()),
         )
-        ended = ran.ended
-        now = _final_folder(ended, mark, root=commands.root(call)) or folder
-        notes = exit_notes(ended, timeout=asked.timeout_seconds)
-        if now != WORKING_ROOT:
-            notes.append(f"the shell is in `{now}`")
-        outcome = ToolResult(
-            content=f"{_output_text(ended, mark)}[{'; '.join(notes)}]",
+        ended, root = command.ended, commands.root(call)
+        final_folder = _final_folder(ended, mark, root=root) or folder
+        note = exit_note(ended, timeout=arguments.timeout_seconds)
+        if final_folder != WORKING_ROOT:
+            note = f"{note}; the shell is in `{final_folder}`"
+        result = ToolResult(
+            content=f"{_output_text(ended, mark)}[{note}]",
             failed=ended.exit_code != 0,
-            untrusted=untrusted_output_source(
-                asked.command, root=commands.root(call), network=commands.has_network(call)
-            ),
-            values=shell_folder_value(now) if now != folder else {},
+            untrusted=untrusted_output_source(arguments.command, root=root, network=commands.has_network(call)),
+            values=shell_folder_value(final_folder) if final_folder != folder else {},
         )
-        return with_violations(outcome, call, BASH_TOOL, ran.violations)
+        return with_violations(result, call, BASH_TOOL, command.violations)
 
     return TypedTool(replace(BASH_SPEC, reach=commands.reach), BashArguments, run=run)
 
 
 def _output_text(ended: ProcessResult, mark: str) -> str:
-    """Return what was written, with an end of line; where no shell came to its end, also why it could not begin."""
-    output = decode_output(ended.output, dropped=ended.dropped_bytes)
+    """Return the output, ending with a newline; if the shell did not reach its end, with its startup error."""
+    raw = ended.output
+    if ended.dropped_bytes:
+        half = len(raw) - len(raw) // 2
+        note = f"\n[{ended.dropped_bytes} bytes were too many to keep]\n"
+        output = raw[:half].decode(errors="replace") + note + raw[half:].decode(errors="replace")
+    else:
+        output = raw.decode(errors="replace")
     if mark.encode() not in ended.errors:
         output += ended.errors[-MAX_STARTUP_ERROR_BYTES:].decode(errors="replace")
     return output if not output or output.endswith("\n") else f"{output}\n"
 
 
 def _final_folder(ended: ProcessResult, mark: str, *, root: Path) -> WorkingPath | None:
-    """Return where the next command begins, if the shell could say where it was at its end.
-
-    One that has left the working folder comes back to it.
-    """
-    _, said, place = ended.errors.decode(errors="replace").rpartition(mark)
-    if not said:
+    """Return the directory of the shell at its end, if it was reported; outside the working folder, that folder."""
+    _, found, path = ended.errors.decode(errors="replace").rpartition(mark)
+    if not found:
         return None
     try:
-        return parse_working_path(str(Path(place[: 2 * MAX_PATH_BYTES]).relative_to(root)))
+        return parse_working_path(str(Path(path[: 2 * MAX_PATH_BYTES]).relative_to(root)))
     except (Invalid, ValueError):
         return WORKING_ROOT

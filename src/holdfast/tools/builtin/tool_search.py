@@ -19,11 +19,10 @@ from holdfast.tools.typed_tool import ToolArguments, TypedTool, tool_spec
 
 MAX_FOUND_TOOLS: Final = 10
 _MAX_DESCRIPTION_CHARS: Final = 300
-"""Characters of a description."""
 
 
 class ToolSearchArguments(ToolArguments, frozen=True, kw_only=True):
-    """Look for tools by what they do. Not all tools that you may use are shown to you: activate what you find."""
+    """Search for tools by what they do. Not all tools that you may use are shown to you: activate what you find."""
 
     query: Annotated[
         str, Meta(min_length=1, max_length=500, description="Words for what you want to do, or a part of a name.")
@@ -36,24 +35,28 @@ TOOL_SEARCH_SPEC: Final = tool_spec(ToolSearchArguments, name="tool_search", kin
 def tool_search(
     tools: Sequence[ToolSpec], *, visible_names: Callable[[ToolContext], frozenset[str]]
 ) -> TypedTool[ToolSearchArguments]:
-    """Return the tool, which looks among `tools` and says which of them are `shown` already."""
+    """Return the tool, which searches `tools`; its results tell whether a tool is visible already."""
 
-    async def search(call: ToolContext, asked: ToolSearchArguments) -> ToolResult:
-        found = rank_tools(asked.query, tools, limit=MAX_FOUND_TOOLS)
+    async def search(call: ToolContext, arguments: ToolSearchArguments) -> ToolResult:
+        found = rank_tools(arguments.query, tools, limit=MAX_FOUND_TOOLS)
         if not found:
-            return ToolResult(content=f"none of {len(tools)} tools fits: try other words")
-        already = visible_names(call)
-        return ToolResult(content={"tools": [_tool_entry(spec, active=spec.name in already) for spec in found]})
+            return ToolResult(content=f"none of {len(tools)} tools matches: try other words")
+        visible = visible_names(call)
+        entries: list[dict[str, Json]] = [
+            {
+                "name": spec.name,
+                "description": spec.description[:_MAX_DESCRIPTION_CHARS],
+                "active": spec.name in visible,
+            }
+            for spec in found
+        ]
+        return ToolResult(content={"tools": entries})
 
     return TypedTool(TOOL_SEARCH_SPEC, ToolSearchArguments, run=search)
 
 
-def _tool_entry(spec: ToolSpec, *, active: bool) -> dict[str, Json]:
-    return {"name": spec.name, "description": spec.description[:_MAX_DESCRIPTION_CHARS], "active": active}
-
-
 class ToolActivateArguments(ToolArguments, frozen=True, kw_only=True):
-    """Have a tool shown to you, that `tool_search` found. From your next turn on you can call it."""
+    """Make a tool visible that `tool_search` found. You can call it from your next turn on."""
 
     name: Annotated[str, Meta(min_length=1, max_length=64, description="The exact name of the tool.")]
 
@@ -64,22 +67,21 @@ TOOL_ACTIVATE_SPEC: Final = tool_spec(ToolActivateArguments, name="tool_activate
 def tool_activate(
     tools: Sequence[ToolSpec], *, visible_names: Callable[[ToolContext], frozenset[str]], limit: int
 ) -> TypedTool[ToolActivateArguments]:
-    """Return the tool, which activates at most `most` of `tools`."""
+    """Return the tool, which activates at most `limit` of `tools`."""
     names = frozenset(spec.name for spec in tools)
 
-    async def activate(call: ToolContext, asked: ToolActivateArguments) -> ToolResult:
-        if asked.name not in names:
-            raise NotFound(f"there is no tool `{asked.name}`{did_you_mean(asked.name, names)}", name=asked.name)
-        answer = {"name": asked.name, "active": True}
-        if asked.name in visible_names(call):
-            return ToolResult(content=answer)
-        before = activated_tools(call.values, call.run.id).active
-        if len(before) >= limit:
-            raise Conflict(f"{limit} tools are active, and no more can be: use those")
-        return ToolResult(
-            content=answer,
-            values={TOOLS_VALUE: encode_value(ActivatedTools(run_id=call.run.id, active=(*before, asked.name)))},
-        )
+    async def activate(call: ToolContext, arguments: ToolActivateArguments) -> ToolResult:
+        name = arguments.name
+        if name not in names:
+            raise NotFound(f"there is no tool `{name}`{did_you_mean(name, names)}", name=name)
+        content = {"name": name, "active": True}
+        if name in visible_names(call):
+            return ToolResult(content=content)
+        active = activated_tools(call.values, call.run.id).active
+        if len(active) >= limit:
+            raise Conflict(f"{limit} tools are active, which is the limit: use those")
+        activated = ActivatedTools(run_id=call.run.id, active=(*active, name))
+        return ToolResult(content=content, values={TOOLS_VALUE: encode_value(activated)})
 
     return TypedTool(TOOL_ACTIVATE_SPEC, ToolActivateArguments, run=activate)
 
@@ -91,26 +93,26 @@ _PARAMETER_WEIGHT: Final = 1
 
 
 def rank_tools(query: str, specs: Iterable[ToolSpec], *, limit: int) -> list[ToolSpec]:
-    """Return up to `limit` tools that fit the query, the best first; equals by name."""
-    wanted = set(_words(query))
-    scored = [(_score(wanted, spec), spec) for spec in specs]
-    fitting = sorted(((-score, spec.name, spec) for score, spec in scored if score), key=lambda found: found[:2])
-    return [spec for _, _, spec in fitting[:limit]]
+    """Return up to `limit` tools that match the query, the best first, ties by name."""
+    query_words = set(_words(query))
+    scores = [(_score(query_words, spec), spec) for spec in specs]
+    ranked = sorted(((-score, spec.name, spec) for score, spec in scores if score), key=lambda entry: entry[:2])
+    return [spec for _, _, spec in ranked[:limit]]
 
 
-def _score(wanted: set[str], spec: ToolSpec) -> int:
+def _score(query_words: set[str], spec: ToolSpec) -> int:
     parameters = spec.parameters.get("properties", {})
     fields = (
         (_NAME_WEIGHT, spec.name),
         (_DESCRIPTION_WEIGHT, spec.description),
         (_PARAMETER_WEIGHT, " ".join(parameters) if isinstance(parameters, dict) else ""),
     )
-    return sum(weight * _matches(wanted, list(_words(text))) for weight, text in fields)
-
-
-def _matches(wanted: Iterable[str], words: Sequence[str]) -> int:
-    """Return how well the words fit: twice for a word itself, once for one that begins with it or the other way."""
-    return sum(2 if word in words else int(any(_share_prefix(word, other) for other in words)) for word in wanted)
+    score = 0
+    for weight, text in fields:
+        words = list(_words(text))
+        for word in query_words:
+            score += weight * (2 if word in words else int(any(_share_prefix(word, other) for other in words)))
+    return score
 
 
 def _share_prefix(word: str, other: str) -> bool:
@@ -119,14 +121,9 @@ def _share_prefix(word: str, other: str) -> bool:
 
 
 def _words(text: str) -> Iterator[str]:
-    for found in _WORD.findall(text.casefold()):
-        yield from _bigrams(found) if _is_unspaced_script(found) else (found,)
-
-
-def _is_unspaced_script(word: str) -> bool:
-    """Whether it is of a script that puts no spaces between words: then pairs of characters stand for them."""
-    return any("\u3040" <= character <= "\u9fff" or "\uac00" <= character <= "\ud7a3" for character in word)
-
-
-def _bigrams(text: str) -> list[str]:
-    return [text[at : at + 2] for at in range(len(text) - 1)] or [text]
+    for word in _WORD.findall(text.casefold()):
+        # Scripts without spaces between words are matched by pairs of characters.
+        if any("\u3040" <= character <= "\u9fff" or "\uac00" <= character <= "\ud7a3" for character in word):
+            yield from [word[index : index + 2] for index in range(len(word) - 1)] or [word]
+        else:
+            yield word

@@ -1,1 +1,1 @@
-"""Commands that tools run: in the working folder of their agent, within its rights, with their output shown."""
+"""Commands that tools run: in the sandbox, in the working folder of their agent, with live output."""

@@ -10,22 +10,22 @@ from msgspec.structs import replace
 from holdfast.domain.content import Json
 from holdfast.domain.tool import ToolClass, ToolSpec
 from holdfast.ports.sandbox import ProcessResult
-from holdfast.tools.commands.command_runner import CommandRunner, exit_notes, with_violations
+from holdfast.tools.commands.command_runner import CommandRunner, exit_note, with_violations
 from holdfast.tools.tool import ToolContext, ToolResult
 
 COMMAND_MARGIN_SECONDS: Final = 60.0
-"""Seconds that a call has beside those of its command, to start it and to see that all of it is gone."""
+"""Seconds of a call beyond the timeout of its command, to start it and to kill its processes."""
 MAX_STDERR_CHARS: Final = 4_000
-"""Characters that a model reads of what a command wrote to its errors, the last ones."""
+"""Characters of standard error that the model reads, the last ones."""
 CALL_KEY_VARIABLE: Final = "HOLDFAST_CALL_KEY"
-"""The variable with the key of the call: the same however often it is made."""
+"""The environment variable with the idempotency key of the call."""
 TOOL_FOLDER_VARIABLE: Final = "HOLDFAST_TOOL_FOLDER"
 
 
 class CustomTool:
-    """`Tool`: runs a command in the working folder of the agent that calls. Its own folder it can only read.
+    """`Tool` that runs a command in the working folder of the calling agent, with read access to the tool's folder.
 
-    `./` at the beginning of a word stands for its own folder.
+    `./` at the beginning of a word of the command stands for the tool's folder.
     """
 
     def __init__(self, spec: ToolSpec, command: Sequence[str], *, folder: Path, commands: CommandRunner) -> None:
@@ -37,40 +37,40 @@ class CustomTool:
 
     async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         """Run the command."""
-        ran = await self._commands.run(
+        command = await self._commands.run(
             call,
             self._command,
-            seconds=self._timeout,
+            timeout_seconds=self._timeout,
             input=msgspec.json.encode(arguments),
             readable=[self._folder],
             environment={CALL_KEY_VARIABLE: call.key, TOOL_FOLDER_VARIABLE: str(self._folder)},
             show_if=lambda _: False,
         )
-        return with_violations(self._result(ran.ended), call, self.spec.name, ran.violations)
+        return with_violations(self._result(command.ended), call, self.spec.name, command.violations)
 
     def _result(self, ended: ProcessResult) -> ToolResult:
         if ended.exit_code != 0:
-            cut_off = ended.exit_code is None and self.spec.kind is ToolClass.EFFECTFUL
-            return ToolResult(content=self._failure(ended), failed=True, unknown=cut_off)
+            stderr = ended.errors.decode(errors="replace").strip()[-MAX_STDERR_CHARS:]
+            reason = exit_note(ended, timeout=self._timeout)
+            return ToolResult(
+                content=f"`{self.spec.name}` failed ({reason}){f': {stderr}' if stderr else ''}",
+                failed=True,
+                unknown=ended.exit_code is None and self.spec.kind is ToolClass.EFFECTFUL,
+            )
         try:
             return ToolResult(content=msgspec.json.decode(ended.output))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
-            said = ended.output[:200].decode(errors="replace")
-            return ToolResult(content=f"`{self.spec.name}` wrote no JSON ({exc}): {said}", failed=True)
-
-    def _failure(self, ended: ProcessResult) -> str:
-        errors = ended.errors.decode(errors="replace").strip()[-MAX_STDERR_CHARS:]
-        said = "; ".join(exit_notes(ended, timeout=self._timeout))
-        return f"`{self.spec.name}` failed ({said}){f': {errors}' if errors else ''}"
+            sample = ended.output[:200].decode(errors="replace")
+            return ToolResult(content=f"`{self.spec.name}` did not write JSON ({exc}): {sample}", failed=True)
 
 
 class BrokenTool:
-    """`Tool` whose files are in error: whoever calls it is told so, and nobody else is disturbed."""
+    """`Tool` with invalid files: its calls fail with the reason, and other tools keep working."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.spec = ToolSpec(
             name=name,
-            description="This tool is broken for now, and cannot be used.",
+            description="This tool is broken and cannot be used for now.",
             parameters={"type": "object"},
             kind=ToolClass.IDEMPOTENT,
             read_only=True,
@@ -78,5 +78,5 @@ class BrokenTool:
         self._reason = reason
 
     async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
-        """Say what is wrong."""
+        """Fail with the reason."""
         return ToolResult(content=f"this tool cannot be used now: {self._reason}", failed=True)

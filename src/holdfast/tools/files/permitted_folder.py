@@ -1,4 +1,4 @@
-"""The working folder of an agent without the paths that its rules deny, so that no search gets around them."""
+"""The working folder of an agent without the paths that its rules deny, so that a search cannot bypass them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,30 +12,30 @@ from holdfast.tools.tool import ToolContext
 
 @contextmanager
 def permitted_folder(folders: WorkingFolders, call: ToolContext) -> Iterator[WorkingFolder]:
-    """Yield the working folder of the agent that calls, as far as it may use it."""
+    """Yield the working folder of the calling agent, without denied paths."""
     denied = denied_paths(call.agent, call.values)
     with folders.open(call.agent.working_folder) as folder:
         yield folder if denied == DeniedPaths() else PermittedFolder(folder, denied)
 
 
 class PermittedFolder:
-    """`WorkingFolder` in which denied files are not shown, and refused to whoever names them."""
+    """`WorkingFolder` that hides denied files and refuses to read or write them."""
 
     def __init__(self, folder: WorkingFolder, denied: DeniedPaths) -> None:
         self._folder = folder
         self._denied = denied
 
     def read(self, path: WorkingPath, *, max_bytes: int) -> FileSnapshot:
-        """Return a file that may be read."""
+        """Return a file, or raise `Invalid` if it may not be read."""
         if self._denied.is_hidden(path):
-            raise Invalid(f"the rules deny `{path}` to be read: go on without it", path=path)
+            raise Invalid(f"the rules do not allow `{path}` to be read: go on without it", path=path)
         return self._folder.read(path, max_bytes=max_bytes)
 
     def list(self, path: WorkingPath, *, max_entries: int) -> FolderListing:
-        """Return what is in a folder and may be read."""
-        found = self._folder.list(path, max_entries=max_entries)
-        shown = [entry for entry in found.entries if not self._denied.is_hidden(child_path(path, entry.name))]
-        return FolderListing(entries=shown, complete=found.complete)
+        """Return the entries of a folder that may be read."""
+        listing = self._folder.list(path, max_entries=max_entries)
+        shown = [entry for entry in listing.entries if not self._denied.is_hidden(child_path(path, entry.name))]
+        return FolderListing(entries=shown, complete=listing.complete)
 
     def write(
         self,
@@ -46,7 +46,7 @@ class PermittedFolder:
         mark: str,
         before_rename: Callable[[], None],
     ) -> None:
-        """Write a file that may be written."""
+        """Write a file, or raise `Invalid` if it may not be written."""
         if self._denied.is_read_only(path):
-            raise Invalid(f"the rules deny `{path}` to be written: go on without it", path=path)
+            raise Invalid(f"the rules do not allow `{path}` to be written: go on without it", path=path)
         self._folder.write(path, content, replacing=replacing, mark=mark, before_rename=before_rename)

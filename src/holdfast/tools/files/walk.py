@@ -1,4 +1,4 @@
-"""Walking a working folder in order of name, without what `.gitignore` excludes, within a budget."""
+"""Walking a working folder in order of name, without files that `.gitignore` excludes, within a budget."""
 
 import re
 import time
@@ -22,28 +22,24 @@ MAX_SEARCH_BYTES: Final = 512 * 1024 * 1024
 
 
 class SearchBudget:
-    """Spent while a search goes on. What is used up, and what was passed over, is in `notes`."""
+    """The limits of one search; `notes` tells which were reached and what was skipped."""
 
-    def __init__(self, halt: CancelFlag, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._halt = halt
+    def __init__(self, cancelled: CancelFlag, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._cancelled = cancelled
         self._monotonic = monotonic
-        self._until = monotonic() + MAX_SEARCH_SECONDS
-        self._entries = MAX_SEARCH_ENTRIES
+        self._deadline = monotonic() + MAX_SEARCH_SECONDS
+        self.entries = MAX_SEARCH_ENTRIES
+        """Folder entries that may still be visited."""
         self._bytes = MAX_SEARCH_BYTES
         self._reasons: dict[str, int] = {}
 
-    @property
-    def entries(self) -> int:
-        """How many entries of folders may still be looked at."""
-        return self._entries
-
     def spend(self, *, entries: int = 0, bytes: int = 0) -> bool:
-        """Take something off; return whether the search may go on."""
-        self._entries -= entries
+        """Use a part of the budget, and return whether the search may continue."""
+        self.entries -= entries
         self._bytes -= bytes
-        if self._halt.is_set() or self._monotonic() > self._until:
+        if self._cancelled.is_set() or self._monotonic() > self._deadline:
             self._reasons[f"it took longer than {MAX_SEARCH_SECONDS:g} seconds"] = 0
-        elif self._entries <= 0:
+        elif self.entries <= 0:
             self._reasons[f"there are more than {MAX_SEARCH_ENTRIES} files and folders"] = 0
         elif self._bytes <= 0:
             self._reasons[f"there are more than {MAX_SEARCH_BYTES} bytes"] = 0
@@ -51,66 +47,61 @@ class SearchBudget:
             return True
         return False
 
-    def skip(self, why: str) -> None:
-        """Count something that was not looked at."""
-        self._reasons[why] = self._reasons.get(why, 0) + 1
+    def skip(self, reason: str) -> None:
+        """Count a skipped entry."""
+        self._reasons[reason] = self._reasons.get(reason, 0) + 1
 
     @property
     def notes(self) -> list[str]:
-        """What the result does not have, in words."""
+        """Why the result is incomplete, in words."""
         return [
-            f"{count} passed over: {why}" if count else f"the search ended early: {why}: name a smaller folder"
-            for why, count in self._reasons.items()
+            f"{count} skipped: {reason}" if count else f"the search ended early: {reason}: name a smaller folder"
+            for reason, count in self._reasons.items()
         ]
 
 
 IGNORE_FILE: Final = ".gitignore"
 ALWAYS_IGNORED: Final = frozenset({".git"})
-"""Never looked into: it is for git alone."""
 MAX_IGNORE_FILE_BYTES: Final = 256 * 1024
-"""Bytes."""
 
 _MAX_PATTERNS_PER_SPEC: Final = 200
-"""Patterns that are matched together: RE2 refuses sets that are too large."""
+"""Patterns that are matched together: RE2 refuses larger sets."""
 
 
 class IgnoreRules(NamedTuple):
-    """What some lines of a file leave out, beneath its folder."""
+    """Patterns of an ignore file, which apply beneath its folder."""
 
     folder: WorkingPath
     spec: "GitIgnoreSpec"
 
 
 def ignore_rules(folder: WorkingFolder, path: WorkingPath) -> list[IgnoreRules]:
-    """Return what the file of a folder leaves out; one that cannot be read leaves out nothing."""
+    """Return the rules of the ignore file in a folder; none if it cannot be read."""
     try:
-        lines = (
-            folder.read(child_path(path, IGNORE_FILE), max_bytes=MAX_IGNORE_FILE_BYTES)
-            .content.decode(errors="replace")
-            .splitlines()
-        )
+        content = folder.read(child_path(path, IGNORE_FILE), max_bytes=MAX_IGNORE_FILE_BYTES).content
     except HoldfastError:
         return []
+    lines = content.decode(errors="replace").splitlines()
     parts = (lines[first : first + _MAX_PATTERNS_PER_SPEC] for first in range(0, len(lines), _MAX_PATTERNS_PER_SPEC))
     return [IgnoreRules(path, spec) for part in parts for spec in _parse_specs(part)]
 
 
 def is_ignored(path: WorkingPath, rules: Sequence[IgnoreRules], *, folder: bool) -> bool:
-    """Say whether something is left out: the file that is nearest to it and says something about it decides."""
+    """Whether a path is ignored: the nearest ignore file with a matching pattern decides."""
     for rule in reversed(rules):
         name = path if rule.folder == WORKING_ROOT else path.removeprefix(f"{rule.folder}/")
-        said = rule.spec.check_file(f"{name}/" if folder else name).include
-        if said is not None:
-            return said
+        included = rule.spec.check_file(f"{name}/" if folder else name).include
+        if included is not None:
+            return included
     return False
 
 
 def _parse_specs(lines: Sequence[str]) -> list["GitIgnoreSpec"]:
-    """Return what the lines say, in order, without those that nobody can understand."""
-    from pathspec import GitIgnoreSpec  # it takes a while to import, and few need it
+    """Return the patterns of these lines, in order, without invalid lines."""
+    from pathspec import GitIgnoreSpec  # slow to import, and rarely needed
 
     try:
-        # RE2, because a pattern of somebody else must not be able to hang us.
+        # RE2, because an untrusted pattern must not be able to hang the worker.
         return [GitIgnoreSpec.from_lines(lines, backend="re2")]
     except (ValueError, re.error, re2.error):
         middle = len(lines) // 2
@@ -124,7 +115,7 @@ TOO_DEEP_REASON: Final = f"folders more than {MAX_PATH_DEPTH} deep"
 
 
 class FolderWalk:
-    """Goes through a working folder as long as its budget lasts."""
+    """Walks a working folder within a budget."""
 
     def __init__(self, folder: WorkingFolder, budget: SearchBudget, *, include_ignored: bool = False) -> None:
         self._folder = folder
@@ -133,54 +124,49 @@ class FolderWalk:
 
     def files(self, start: WorkingPath) -> Iterator[WorkingPath]:
         """Yield the files beneath `start`, which must be a folder that can be opened."""
-        above = () if self._include_ignored else _ancestors(start)
-        rules = [rule for folder in above for rule in ignore_rules(self._folder, folder)]
+        ancestors = () if self._include_ignored else _ancestors(start)
+        rules = [rule for folder in ancestors for rule in ignore_rules(self._folder, folder)]
         if is_ignored(start, rules, folder=True):
-            rules = []  # whoever names it wants to look into it
-        yield from self._beneath(start, rules, first=True)
+            rules = []  # a folder that is named explicitly is searched
+        yield from self._files_in(start, self._list(start), rules)
 
-    def _beneath(
-        self, path: WorkingPath, rules: Sequence[IgnoreRules], *, first: bool = False
+    def _list(self, path: WorkingPath) -> Sequence[FolderEntry]:
+        return self._folder.list(path, max_entries=max(self._budget.entries, 1)).entries
+
+    def _files_in(
+        self, path: WorkingPath, entries: Sequence[FolderEntry], rules: Sequence[IgnoreRules]
     ) -> Iterator[WorkingPath]:
-        entries = self._entries(path, first=first)
         if not self._include_ignored and any(entry.name == IGNORE_FILE for entry in entries):
             rules = [*rules, *ignore_rules(self._folder, path)]
         for entry in entries:
             if not self._budget.spend(entries=1):
                 return
-            below = child_path(path, entry.name)
+            child = child_path(path, entry.name)
             if not is_valid_name(entry.name):
                 self._budget.skip(BAD_NAME_REASON)
-            elif not self._is_excluded(below, entry, rules):
-                yield from self._visit(below, entry, rules)
+            elif self._include_ignored or not (
+                entry.name in ALWAYS_IGNORED or is_ignored(child, rules, folder=entry.kind is EntryKind.FOLDER)
+            ):
+                yield from self._visit(child, entry, rules)
 
     def _visit(self, path: WorkingPath, entry: FolderEntry, rules: Sequence[IgnoreRules]) -> Iterator[WorkingPath]:
         if entry.kind is EntryKind.FILE:
             yield path
         elif entry.kind is EntryKind.LINK:
             self._budget.skip(SYMLINK_REASON)
-        elif entry.kind is EntryKind.FOLDER and path.count("/") + 1 < MAX_PATH_DEPTH:
-            yield from self._beneath(path, rules)
-        elif entry.kind is EntryKind.FOLDER:
+        elif entry.kind is EntryKind.FOLDER and path.count("/") + 1 >= MAX_PATH_DEPTH:
             self._budget.skip(TOO_DEEP_REASON)
-
-    def _is_excluded(self, path: WorkingPath, entry: FolderEntry, rules: Sequence[IgnoreRules]) -> bool:
-        if self._include_ignored:
-            return False
-        return entry.name in ALWAYS_IGNORED or is_ignored(path, rules, folder=entry.kind is EntryKind.FOLDER)
-
-    def _entries(self, path: WorkingPath, *, first: bool) -> Sequence[FolderEntry]:
-        try:
-            return self._folder.list(path, max_entries=max(self._budget.entries, 1)).entries
-        except HoldfastError:
-            if first:
-                raise
-            self._budget.skip(UNREADABLE_FOLDER_REASON)
-            return ()
+        elif entry.kind is EntryKind.FOLDER:
+            try:
+                entries = self._list(path)
+            except HoldfastError:
+                self._budget.skip(UNREADABLE_FOLDER_REASON)
+                return
+            yield from self._files_in(path, entries, rules)
 
 
 def _ancestors(path: WorkingPath) -> Iterator[WorkingPath]:
-    """Yield the folders that a folder is in, from the outermost."""
+    """Yield the parent folders of a folder, the outermost first."""
     if path == WORKING_ROOT:
         return
     yield WORKING_ROOT

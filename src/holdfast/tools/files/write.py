@@ -1,4 +1,4 @@
-"""Writing files: never over content the model has not read, and never twice.
+"""Writing files: never over content that the model has not read, and never twice.
 
     the file already has the new content       done: an earlier attempt finished, or somebody did the same
     it is as the run knows it, or absent        written
@@ -8,7 +8,7 @@ A run knows the digests of the files it last read or wrote, in its value `files`
 is certain: it did if reverting it gives the content with the known digest.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Final
 
@@ -27,26 +27,21 @@ from holdfast.tools.tool import ToolContext, ToolResult, encode_value
 
 
 def read_if_exists(folder: WorkingFolder, path: WorkingPath) -> FileSnapshot | None:
-    """Return the file, or nothing if there is none."""
+    """Return a file, or null if there is none."""
     try:
         return folder.read(path, max_bytes=MAX_FILE_BYTES)
     except NotFound:
         return None
 
 
-def known_digest_for(call: ToolContext, path: WorkingPath) -> str | None:
-    """Return the digest under which the run knows a file."""
-    return known_digest(call.values, call.agent.working_folder, path)
-
-
-def check_known(call: ToolContext, path: WorkingPath, found: FileSnapshot) -> None:
-    """Raise `Conflict` unless the run has read the file as it is now."""
-    known = known_digest_for(call, path)
+def check_known(call: ToolContext, path: WorkingPath, existing: FileSnapshot) -> None:
+    """Raise `Conflict` unless the run has read the file with its current content."""
+    known = known_digest(call.values, call.agent.working_folder, path)
     if known is None:
-        raise Conflict(f"`{path}` is there, and you have not read it: read it with `read_file` first", path=path)
-    if digest(found.content) != known:
+        raise Conflict(f"`{path}` exists, and you have not read it: read it with `read_file` first", path=path)
+    if digest(existing.content) != known:
         raise Conflict(
-            f"`{path}` has changed since you read it, perhaps by this very call, if it was cut off: "
+            f"`{path}` has changed since you read it, perhaps by this very call, if it was interrupted: "
             "read it again and see what it says now",
             path=path,
         )
@@ -58,26 +53,37 @@ def write_for_call(
     path: WorkingPath,
     content: bytes,
     *,
-    found: FileSnapshot | None,
-    halt: CancelFlag,
+    existing: FileSnapshot | None,
+    cancelled: CancelFlag,
 ) -> None:
-    """Write a file in the name of a call; once the call is cancelled, nothing is written any more."""
+    """Write a file for a call, unless the call has been cancelled."""
+
+    def check_cancelled() -> None:
+        if cancelled.is_set():
+            raise Conflict("the call was cancelled before anything was written")
+
     mark = sha256(call.key.encode()).hexdigest()[:16]
-    folder.write(path, content, replacing=found, mark=mark, before_rename=_fail_if_cancelled(halt))
+    folder.write(path, content, replacing=existing, mark=mark, before_rename=check_cancelled)
 
 
 def written_result(
-    call: ToolContext, path: WorkingPath, *, before: bytes | None, after: bytes, **more: Json
+    call: ToolContext, path: WorkingPath, *, before: bytes | None, after: bytes, **details: Json
 ) -> ToolResult:
-    """Return the outcome of a call that made a file, or changed it from `before`."""
+    """Return the result of a call that created a file, or changed it from `before`."""
+    diff: str | UnsetType
+    try:
+        diff = unified_diff(decode_file(before or b"", path).text, decode_file(after, path).text, path=path)
+    except Invalid:
+        diff = UNSET  # one of them is not text
     action = FileAction.CREATED if before is None else FileAction.CHANGED
-    was = UNSET if before is None else digest(before)
-    return _file_result(call, path, action, after, was=was, diff=_diff_or_unset(before or b"", after, path), **more)
+    digest_before = UNSET if before is None else digest(before)
+    return _file_result(call, path, action, after, digest_before=digest_before, diff=diff, **details)
 
 
 def unchanged_result(call: ToolContext, path: WorkingPath, content: bytes) -> ToolResult:
-    """Return the outcome of a call that found a file as it would have made it."""
-    return _file_result(call, path, FileAction.FOUND, content, was=known_digest_for(call, path) or UNSET)
+    """Return the result of a call that found the file with its new content already."""
+    digest_before = known_digest(call.values, call.agent.working_folder, path) or UNSET
+    return _file_result(call, path, FileAction.FOUND, content, digest_before=digest_before)
 
 
 def _file_result(
@@ -86,69 +92,53 @@ def _file_result(
     action: FileAction,
     content: bytes,
     *,
-    was: str | UnsetType,
+    digest_before: str | UnsetType,
     diff: str | UnsetType = UNSET,
-    **more: Json,
+    **details: Json,
 ) -> ToolResult:
     event = FileChanged(
         path=path,
         action=action,
         size=len(content),
-        digest_before=was,
+        digest_before=digest_before,
         digest_after=digest(content),
         diff=diff,
         tool_call_id=call.id,
     )
     return ToolResult(
-        content={"path": path, "action": str(action), "size": len(content), **more},
+        content={"path": path, "action": str(action), "size": len(content), **details},
         events=[event],
         revisions=remember_digest(call.agent.working_folder, path, event.digest_after),
     )
 
 
-def _diff_or_unset(before: bytes, after: bytes, path: WorkingPath) -> str | UnsetType:
-    """Return what changed, unless one of them is no text."""
-    try:
-        return unified_diff(decode_file(before, path).text, decode_file(after, path).text, path=path)
-    except Invalid:
-        return UNSET
-
-
-def _fail_if_cancelled(halt: CancelFlag) -> Callable[[], None]:
-    def check() -> None:
-        if halt.is_set():
-            raise Conflict("the call was cancelled before anything was written")
-
-    return check
-
-
 FILES_VALUE: Final = "files"
 MAX_KNOWN_FILES: Final = 256
-"""Files; of more, those that were read or written last are known."""
+"""Files whose digest a run remembers; the least recently used ones are forgotten."""
 
 
 class KnownFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as a run knows it."""
+    """The digest of a file when the run last read or wrote it."""
 
     path: str
     digest: str
 
 
 class KnownFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """The files that a run knows, the latest last, and in which working folder."""
+    """The files that a run knows in one working folder, the most recent one last."""
 
     folder: str
     files: tuple[KnownFile, ...] = ()
 
 
 def known_digest(values: Mapping[str, Json], folder: str, path: WorkingPath) -> str | None:
-    """Return the digest under which the run knows a file."""
+    """Return the digest of a file when the run last read or wrote it."""
     known = _read_known_files(values.get(FILES_VALUE), folder)
     return next((file.digest for file in known.files if file.path == path), None)
 
 
 def remember_digest(folder: str, path: WorkingPath, digest: str) -> dict[str, Callable[[Json], Json]]:
-    """Return the revision of a run's values by which it knows a file."""
+    """Return the revision of the run value that records the digest of a file."""
 
     def revise(value: Json) -> Json:
         others = [file for file in _read_known_files(value, folder).files if file.path != path]
@@ -160,10 +150,10 @@ def remember_digest(folder: str, path: WorkingPath, digest: str) -> dict[str, Ca
 
 def _read_known_files(value: Json, folder: str) -> KnownFiles:
     try:
-        found = msgspec.convert(value, KnownFiles)
+        known = msgspec.convert(value, KnownFiles)
     except msgspec.ValidationError:
-        return KnownFiles(folder=folder)  # there is none yet, or nothing that we wrote: what is not known is read again
-    return found if found.folder == folder else KnownFiles(folder=folder)
+        return KnownFiles(folder=folder)  # not set, or not written by us: the files must be read again
+    return known if known.folder == folder else KnownFiles(folder=folder)
 
 
 MAX_HASHED_BYTES: Final = 256 * 1024 * 1024
@@ -176,35 +166,30 @@ def digest(content: bytes) -> str:
 
 
 def replace_passage(text: str, old: str, new: str, *, everywhere: bool) -> tuple[str, int]:
-    """Return `text` with `new` in the place of `old`, and how often; one place is meant unless it is `everywhere`."""
+    """Return `text` with `old` replaced by `new`, and the count; unless `everywhere`, `old` must be unique."""
     if old == new:
         raise Invalid("`old` and `new` are the same: there is nothing to change", field="new")
     first = text.find(old)
     if first < 0:
         raise NotFound("`old` is not in the file: give it exactly as the file has it, without line numbers")
     if not everywhere and text.rfind(old) != first:
-        raise Conflict("`old` is in the file more than once: give more of what is around it, or set `replace_all`")
+        raise Conflict("`old` is in the file more than once: give more of the text around it, or set `replace_all`")
     return text.replace(old, new), text.count(old)
 
 
 def content_before_edit(content: bytes, old: bytes, new: bytes, *, everywhere: bool, known: str) -> bytes | None:
-    """Return the content with the digest `was` in which an edit made `content`, or nothing if that cannot be found."""
+    """Return the content with the digest `known` that an edit turned into `content`, or null if there is none."""
     if everywhere:
         before = content.replace(new, old) if new else content
         return before if digest(before) == known else None
     budget = MAX_HASHED_BYTES
-    for place in _occurrences(content, new):
-        before = content[:place] + old + content[place + len(new) :]
+    index = content.find(new)
+    while index >= 0:
+        before = content[:index] + old + content[index + len(new) :]
         budget -= len(before)
         if budget < 0:
             return None
         if digest(before) == known:
             return before
+        index = content.find(new, index + 1)
     return None
-
-
-def _occurrences(content: bytes, new: bytes) -> Iterator[int]:
-    place = content.find(new)
-    while place >= 0:
-        yield place
-        place = content.find(new, place + 1)

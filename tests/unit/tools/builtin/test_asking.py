@@ -7,7 +7,7 @@ from holdfast.domain.errors import Conflict
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, ToolCallId
 from holdfast.domain.interrupt import InterruptKind, NewInterrupt
-from holdfast.tools.builtin.people import ASK_USER, MAX_OPTIONS, TASK_RESPOND
+from holdfast.tools.builtin.waiting import ASK_USER, MAX_OPTIONS, TASK_RESPOND
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import InterruptResolved, InterruptWait, Preempted, TimerFired, ToolResult
 from holdfast.tools.typed_tool import TypedResumableTool

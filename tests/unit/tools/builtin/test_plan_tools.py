@@ -137,7 +137,7 @@ async def test_a_subtask_that_stays_keeps_whether_it_is_done() -> None:
 async def test_an_update_of_nothing_is_refused() -> None:
     outcome = await (await planned()).call("update", task_id=1)
     assert outcome == ToolResult(
-        content="INVALID: nothing is to be changed: give at least one of `title`, `description`, `priority`, `plan`, "
+        content="INVALID: there is nothing to change: give at least one of `title`, `description`, `priority`, `plan`, "
         "`position`, `subtasks`",
         failed=True,
     )

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from holdfast.domain.errors import Conflict
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.instant import Instant, millis
-from holdfast.tools.builtin.sleep import MAX_SLEEP_SECONDS, SLEEP
+from holdfast.tools.builtin.waiting import MAX_SLEEP_SECONDS, SLEEP
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import InterruptResolved, Preempted, TimerFired, TimerWait, ToolResult
 from tests.support.calls import KEY, NOW, a_call

@@ -47,7 +47,7 @@ async def test_what_another_run_activated_is_forgotten() -> None:
 async def test_there_is_an_end_to_activating() -> None:
     first = await activated("tool_b", most=1)
     outcome = await activated("tool_c", most=1, call=a_call(values=first.values))
-    assert outcome == ToolResult(content="CONFLICT: 1 tools are active, and no more can be: use those", failed=True)
+    assert outcome == ToolResult(content="CONFLICT: 1 tools are active, which is the limit: use those", failed=True)
 
 
 async def test_a_tool_that_is_not_there_cannot_be_activated() -> None:
@@ -64,4 +64,4 @@ async def test_a_search_finds_so_many_and_says_which_are_shown() -> None:
 
 
 async def test_a_search_that_finds_nothing_says_what_to_do() -> None:
-    assert await searched("zzz") == "none of 16 tools fits: try other words"
+    assert await searched("zzz") == "none of 16 tools matches: try other words"

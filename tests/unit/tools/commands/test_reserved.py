@@ -26,7 +26,7 @@ def reserved(files: Path) -> ReservedPaths:
 
 def hold(reserved: ReservedPaths, *paths: WorkingPath) -> list[WorkingPath]:
     held: list[WorkingPath] = []
-    reserved.hold("files", paths, held)
+    reserved.reserve("files", paths, held)
     return held
 
 

@@ -110,15 +110,15 @@ async def test_what_cannot_be_searched_is_passed_over_and_said(desk: Desk) -> No
     desk.write(".gitignore", "d\n")
     desk.write("d", "x\n")
     assert await desk.does("grep", pattern="x") == (
-        f"a:1:x\n[1 line in 1 file; 1 passed over: files that are no text; "
-        f"1 passed over: files of more than {MAX_FILE_BYTES} bytes]"
+        f"a:1:x\n[1 line in 1 file; 1 skipped: files that are not text; "
+        f"1 skipped: files of more than {MAX_FILE_BYTES} bytes]"
     )
     assert (await desk.refuses("grep", pattern="x", path="b")).startswith("INVALID: `b` is binary")
     assert await desk.does("grep", pattern="x", path="d") == "d:1:x\n[1 line in 1 file]"
 
 
 async def test_an_expression_that_cannot_be_used_is_told(desk: Desk) -> None:
-    assert "is no regular expression that can be used" in await desk.refuses("grep", pattern="(?=a)")
+    assert "is not a valid regular expression" in await desk.refuses("grep", pattern="(?=a)")
     assert "without a `}`" in await desk.refuses("grep", pattern="a", glob="{a")
 
 

@@ -31,11 +31,15 @@ async def test_what_may_not_be_read_is_refused_to_whoever_names_it(ruled: Desk, 
         ("edit_file", {"old": "secret", "new": "x"}),
         ("write_file", {"content": "x"}),
     ):
-        assert "the rules deny" in await ruled.refuses(tool, path=path, **more)
+        assert "the rules do not allow" in await ruled.refuses(tool, path=path, **more)
 
 
 async def test_what_may_not_be_written_is_read_and_left_alone(ruled: Desk) -> None:
     await ruled.does("read_file", path="kept")
-    assert "the rules deny `kept` to be written" in await ruled.refuses("write_file", path="kept", content="new")
-    assert "the rules deny `kept` to be written" in await ruled.refuses("edit_file", path="kept", old="old", new="new")
+    assert "the rules do not allow `kept` to be written" in await ruled.refuses(
+        "write_file", path="kept", content="new"
+    )
+    assert "the rules do not allow `kept` to be written" in await ruled.refuses(
+        "edit_file", path="kept", old="old", new="new"
+    )
     assert (ruled.place / "kept").read_text() == "old\n"

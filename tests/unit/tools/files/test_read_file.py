@@ -12,7 +12,7 @@ async def test_a_file_is_read_with_line_numbers(desk: Desk) -> None:
 async def test_a_part_says_which_and_how_to_go_on(desk: Desk) -> None:
     desk.write("a", "".join(f"{number}\n" for number in range(1, 11)))
     said = await desk.does("read_file", path="a", offset=3, limit=2)
-    assert said == "     3\t3\n     4\t4\n[`a`: lines 3 to 4 of 10, go on with offset 5]"
+    assert said == "     3\t3\n     4\t4\n[`a`: lines 3 to 4 of 10, continue with offset 5]"
     assert (await desk.does("read_file", path="a", offset=9)).endswith("[`a`: lines 9 to 10 of 10]")
 
 
@@ -20,16 +20,16 @@ async def test_a_long_file_comes_in_parts_that_fit(desk: Desk) -> None:
     desk.write("a", f"{'x' * 100}\n" * 5_000)
     said = await desk.does("read_file", path="a")
     assert len(said) <= MAX_SHOWN_CHARS + 100 < desk.tools["read_file"].spec.output_limit
-    assert "go on with offset" in said
+    assert "continue with offset" in said
     desk.write("a", "x\n" * 5_000)
-    assert (await desk.does("read_file", path="a")).endswith(f"go on with offset {MAX_LINES + 1}]")
+    assert (await desk.does("read_file", path="a")).endswith(f"continue with offset {MAX_LINES + 1}]")
 
 
 @pytest.mark.parametrize(
     ("content", "note"),
     [
         (b"", "[`a` is empty]"),
-        (b"x", "[`a`: 1 line, the last line has no end]"),
+        (b"x", "[`a`: 1 line, no newline at the end]"),
         (b"x\r\n", "[`a`: 1 line, with CRLF line ends]"),
         (b"\xef\xbb\xbfx\n", "[`a`: 1 line, UTF-8 with a mark]"),
     ],

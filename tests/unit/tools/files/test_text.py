@@ -35,9 +35,9 @@ def test_what_a_file_says_is_known_by_what_it_is(content: bytes, text: str, kind
         (b"\x89PNG\x00\xff", "`a` is binary"),
         (b"a\x00b", "`a` is binary"),
         ("\ufeffa\x00".encode("utf-16-le"), "`a` is binary"),
-        ("grüße".encode("latin-1"), r"byte 3 is no text\), and its encoding is not guessed"),
-        (b"\xef\xbb\xbf\xff", "byte 4 is no text"),
-        (b"\xff\xfea", "byte 3 is no text"),
+        ("grüße".encode("latin-1"), r"byte 3 is invalid\), and its encoding is not guessed"),
+        (b"\xef\xbb\xbf\xff", "byte 4 is invalid"),
+        (b"\xff\xfea", "byte 3 is invalid"),
     ],
 )
 def test_what_is_no_text_for_certain_is_not_guessed(content: bytes, why: str) -> None:

@@ -103,8 +103,8 @@ def test_what_cannot_be_looked_at_is_passed_over_and_said(desk: Desk, tmp_path: 
     budget = SearchBudget(Event())
     assert walked(tmp_path, budget=budget) == [".gitignore", "a"]
     assert budget.notes == [
-        "1 passed over: symbolic links, which are not followed",
-        "2 passed over: names that are not UTF-8 or have control characters in them",
+        "1 skipped: symbolic links, which are not followed",
+        "2 skipped: names that are not UTF-8 or have control characters in them",
     ]
 
 
@@ -116,7 +116,7 @@ def test_folders_that_are_too_deep_are_passed_over(desk: Desk, tmp_path: Path) -
         (at / "f").write_text("")
     budget = SearchBudget(Event())
     assert len(walked(tmp_path, budget=budget)) == MAX_PATH_DEPTH - 1
-    assert budget.notes == [f"1 passed over: folders more than {MAX_PATH_DEPTH} deep"]
+    assert budget.notes == [f"1 skipped: folders more than {MAX_PATH_DEPTH} deep"]
 
 
 def test_a_search_ends_when_it_has_looked_at_enough(desk: Desk, tmp_path: Path) -> None:

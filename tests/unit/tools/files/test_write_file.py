@@ -42,7 +42,7 @@ async def test_what_a_run_wrote_it_may_write_again(desk: Desk) -> None:
 async def test_a_file_that_was_not_read_is_not_written_over(desk: Desk) -> None:
     desk.write("a", "precious")
     told = await desk.refuses("write_file", path="a", content="new")
-    assert told == "CONFLICT: `a` is there, and you have not read it: read it with `read_file` first"
+    assert told == "CONFLICT: `a` exists, and you have not read it: read it with `read_file` first"
     assert (desk.place / "a").read_text() == "precious"
 
 
