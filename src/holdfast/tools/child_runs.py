@@ -5,7 +5,7 @@ creates it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Final, Protocol, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta
 
@@ -36,8 +36,11 @@ ChildInputArgument: TypeAlias = Annotated[
 ]
 
 
-class Spawner(Protocol):
-    """Creates the child runs of tool calls."""
+class WorkspaceSpawner:
+    """Creates child runs of the agents of the workspace, each with the first model and the limits of its agent."""
+
+    def __init__(self, agents: Callable[[Lease], Awaitable[Sequence[Agent]]]) -> None:
+        self._agents = agents
 
     async def child(self, call: ToolContext, *, agent: str, input: str, mode: Mode, priority: Priority) -> NewRun:
         """Return the child run for `call`, with ids that derive from its key.
@@ -45,16 +48,6 @@ class Spawner(Protocol):
         An agent that does not exist, or that the run may not spawn, raises `NotFound`; one that is not enabled for
         that mode, `Conflict`; one that would be nested too deeply, `SpawnLimit`.
         """
-
-
-class WorkspaceSpawner:
-    """`Spawner` over the agents of the workspace: a run gets the first model and the limits of its agent."""
-
-    def __init__(self, agents: Callable[[Lease], Awaitable[Sequence[Agent]]]) -> None:
-        self._agents = agents
-
-    async def child(self, call: ToolContext, *, agent: str, input: str, mode: Mode, priority: Priority) -> NewRun:
-        """Return the child run for `call`."""
         check_depth(call.run.limits, len(inherited_rights(call.values)))
         agents = await self._agents(call.lease)
         found = next((each for each in agents if each.name == agent), None)

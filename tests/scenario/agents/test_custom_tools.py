@@ -67,10 +67,10 @@ async def test_a_custom_tool_runs_in_the_folder_of_the_agent_and_cannot_change_i
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("echo nonsense", "`weigh` wrote no JSON"),
+        ("echo nonsense", "`weigh` did not write JSON"),
         ("echo too heavy >&2; exit 3", "`weigh` failed (exit code 3): too heavy"),
         ("kill -9 $$", "`weigh` failed (exit code 137)"),
-        ("", "`weigh` wrote no JSON"),
+        ("", "`weigh` did not write JSON"),
     ],
 )
 async def test_a_command_that_fails_is_a_result_for_the_model(workshop: Workshop, script: str, said: str) -> None:

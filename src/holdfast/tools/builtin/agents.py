@@ -4,7 +4,7 @@ A message starts a run on a thread of the other agent. Each thread has one conve
 which lasts as long as the thread; a busy conversation takes messages one after the other, in the order they were sent.
 """
 
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from holdfast.tools.child_runs import (
     MAX_CHILD_INPUT_CHARS,
     AgentNameArgument,
     ChildInputArgument,
-    Spawner,
+    WorkspaceSpawner,
     child_mode,
     child_run_id,
     child_started_event,
@@ -29,44 +29,6 @@ from holdfast.tools.child_runs import (
 )
 from holdfast.tools.tool import ChildWait, ResumeCause, ToolContext, ToolResult
 from holdfast.tools.typed_tool import ToolArguments, TypedResumableTool, TypedTool, tool_spec
-
-MessageArgument: TypeAlias = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=MAX_CHILD_INPUT_CHARS,
-        description="What to say. It sees nothing else of this conversation.",
-    ),
-]
-ThreadIdArgument: TypeAlias = Annotated[
-    str | None,
-    Meta(description="The `thread_id` of an agent that works on the same task, to talk to that one in particular."),
-]
-
-
-class AgentMessenger:
-    """Sends the messages of agents to each other."""
-
-    def __init__(self, spawner: Spawner, subagents: SubagentRuns) -> None:
-        self._spawner = spawner
-        self._subagents = subagents
-
-    async def send(self, call: ToolContext, *, agent: str, message: str, thread: str | None, awaited: bool) -> Run:
-        """Send a message to an agent, once per call, and return the run that receives it."""
-        new = await self._spawner.child(
-            call, agent=agent, input=message, mode=child_mode(call), priority=call.run.priority
-        )
-        if thread is not None:
-            new = replace(new, thread=ThreadId(check_client_id(thread, field="thread_id")))
-        else:
-            assert isinstance(new.thread, NewThread)
-            new = replace(new, thread=replace(new.thread, id=conversation_thread_id(call.run.thread_id, agent)))
-        return await self._subagents.spawn(call.lease, new, awaited=awaited, pending_spawns=call.pending_children)
-
-
-def conversation_thread_id(thread: ThreadId, agent: str) -> ThreadId:
-    """Return the thread of the conversation between a thread and an agent."""
-    return ThreadId(derived_id("thr", key=f"{thread}/{agent}"))
 
 
 class AgentSpawnArguments(ToolArguments, frozen=True, kw_only=True):
@@ -80,7 +42,7 @@ class AgentSpawnArguments(ToolArguments, frozen=True, kw_only=True):
 AGENT_SPAWN_SPEC: Final = tool_spec(AgentSpawnArguments, name="agent_spawn", kind=ToolClass.TRANSACTIONAL)
 
 
-def agent_spawn(spawner: Spawner, subagents: SubagentRuns) -> TypedResumableTool[AgentSpawnArguments]:
+def agent_spawn(spawner: WorkspaceSpawner, subagents: SubagentRuns) -> TypedResumableTool[AgentSpawnArguments]:
     """Return the tool, which creates children with `spawner` and counts the active ones with `subagents`."""
 
     async def spawn(call: ToolContext, arguments: AgentSpawnArguments) -> ToolResult:
@@ -106,24 +68,56 @@ def _child_ids(call: ToolContext) -> dict[str, str]:
     return {"run_id": child_run_id(call), "thread_id": child_thread_id(call)}
 
 
-class AgentMessageArguments(ToolArguments, frozen=True, kw_only=True):
-    """Send a message to another agent and wait for its reply. It remembers your earlier messages."""
+class MessageArguments(ToolArguments, frozen=True, kw_only=True):
+    """The arguments of both tools that send a message."""
 
     agent: AgentNameArgument
-    message: MessageArgument
-    thread_id: ThreadIdArgument = None
+    message: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=MAX_CHILD_INPUT_CHARS,
+            description="What to say. It sees nothing else of this conversation.",
+        ),
+    ]
+    thread_id: Annotated[
+        str | None,
+        Meta(description="The `thread_id` of an agent that works on the same task, to talk to that one in particular."),
+    ] = None
+
+
+def conversation_thread_id(thread: ThreadId, agent: str) -> ThreadId:
+    """Return the thread of the conversation between a thread and an agent."""
+    return ThreadId(derived_id("thr", key=f"{thread}/{agent}"))
+
+
+async def _send(
+    spawner: WorkspaceSpawner, subagents: SubagentRuns, call: ToolContext, arguments: MessageArguments, *, awaited: bool
+) -> Run:
+    """Send a message to an agent, once per call, and return the run that receives it."""
+    mode, priority = child_mode(call), call.run.priority
+    new = await spawner.child(call, agent=arguments.agent, input=arguments.message, mode=mode, priority=priority)
+    if arguments.thread_id is not None:
+        new = replace(new, thread=ThreadId(check_client_id(arguments.thread_id, field="thread_id")))
+    else:
+        assert isinstance(new.thread, NewThread)
+        thread_id = conversation_thread_id(call.run.thread_id, arguments.agent)
+        new = replace(new, thread=replace(new.thread, id=thread_id))
+    return await subagents.spawn(call.lease, new, awaited=awaited, pending_spawns=call.pending_children)
+
+
+class AgentMessageArguments(MessageArguments, frozen=True, kw_only=True):
+    """Send a message to another agent and wait for its reply. It remembers your earlier messages."""
 
 
 AGENT_MESSAGE_SPEC: Final = tool_spec(AgentMessageArguments, name="agent_message", kind=ToolClass.TRANSACTIONAL)
 
 
-def agent_message(messenger: AgentMessenger) -> TypedResumableTool[AgentMessageArguments]:
-    """Return the tool, which sends with `messenger`."""
+def agent_message(spawner: WorkspaceSpawner, subagents: SubagentRuns) -> TypedResumableTool[AgentMessageArguments]:
+    """Return the tool, which creates runs with `spawner` and starts them with `subagents`."""
 
     async def send(call: ToolContext, arguments: AgentMessageArguments) -> ToolResult:
-        run = await messenger.send(
-            call, agent=arguments.agent, message=arguments.message, thread=arguments.thread_id, awaited=True
-        )
+        run = await _send(spawner, subagents, call, arguments, awaited=True)
         return ToolResult(wait=ChildWait(run_id=run.id))
 
     async def resume(call: ToolContext, arguments: AgentMessageArguments, cause: ResumeCause) -> ToolResult:
@@ -133,24 +127,18 @@ def agent_message(messenger: AgentMessenger) -> TypedResumableTool[AgentMessageA
     return TypedResumableTool(AGENT_MESSAGE_SPEC, AgentMessageArguments, run=send, resume=resume)
 
 
-class AgentSendArguments(ToolArguments, frozen=True, kw_only=True):
+class AgentSendArguments(MessageArguments, frozen=True, kw_only=True):
     """Send a message to another agent and go on. It remembers your earlier messages; you are notified of its reply."""
-
-    agent: AgentNameArgument
-    message: MessageArgument
-    thread_id: ThreadIdArgument = None
 
 
 AGENT_SEND_SPEC: Final = tool_spec(AgentSendArguments, name="agent_send", kind=ToolClass.TRANSACTIONAL)
 
 
-def agent_send(messenger: AgentMessenger) -> TypedTool[AgentSendArguments]:
-    """Return the tool, which sends with `messenger`."""
+def agent_send(spawner: WorkspaceSpawner, subagents: SubagentRuns) -> TypedTool[AgentSendArguments]:
+    """Return the tool, which creates runs with `spawner` and starts them with `subagents`."""
 
     async def send(call: ToolContext, arguments: AgentSendArguments) -> ToolResult:
-        run = await messenger.send(
-            call, agent=arguments.agent, message=arguments.message, thread=arguments.thread_id, awaited=False
-        )
+        run = await _send(spawner, subagents, call, arguments, awaited=False)
         return ToolResult(
             content={"run_id": run.id, "thread_id": run.thread_id, "status": str(run.status)},
             events=[child_started_event(call, agent=arguments.agent, thread=run.thread_id)],

@@ -9,7 +9,6 @@ from holdfast.tools.builtin.agents import (
     AGENT_MESSAGE_SPEC,
     AGENT_SEND_SPEC,
     AGENT_SPAWN_SPEC,
-    AgentMessenger,
     agent_message,
     agent_send,
     agent_spawn,
@@ -39,7 +38,7 @@ from holdfast.tools.builtin.tasks import (
 from holdfast.tools.builtin.tool_search import TOOL_ACTIVATE_SPEC, TOOL_SEARCH_SPEC
 from holdfast.tools.builtin.waiting import ASK_USER, SLEEP, TASK_RESPOND
 from holdfast.tools.builtin.web import WEB_FETCH_SPEC, WEB_SEARCH_SPEC, web_fetch, web_search
-from holdfast.tools.child_runs import Spawner
+from holdfast.tools.child_runs import WorkspaceSpawner
 from holdfast.tools.commands.command_runner import CommandRunner
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.tool import Tool
@@ -96,16 +95,15 @@ OPTIONAL_BUILTINS: Final = frozenset({WEB_SEARCH_SPEC.name})
 """Built-ins that the operator must set up; an agent may name one that is not available."""
 
 
-def builtin_tools(spawner: Spawner, subagents: SubagentRuns) -> list[Tool]:
+def builtin_tools(spawner: WorkspaceSpawner, subagents: SubagentRuns) -> list[Tool]:
     """Return the built-ins that run in every worker.
 
     `tool_search` and `tool_activate` belong to a `Toolset`, and `task_status` is a remote tool. The tools that need
     files or commands are in `file_tools` and `command_tools`, since not every worker has the folders.
     """
-    messenger = AgentMessenger(spawner, subagents)
     tools: list[Tool] = [
-        agent_message(messenger),
-        agent_send(messenger),
+        agent_message(spawner, subagents),
+        agent_send(spawner, subagents),
         agent_spawn(spawner, subagents),
         task_create(spawner, subagents),
         task_spawn(spawner, subagents),

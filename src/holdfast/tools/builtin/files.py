@@ -1,12 +1,13 @@
 """The file tools: `read_file`, `write_file` and `edit_file`, in the working folder of the calling agent."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Final
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from holdfast.domain.errors import Invalid
+from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.tool import ToolClass, ToolReach, ToolSpec
 from holdfast.domain.validation import check_text
 from holdfast.domain.working_path import parse_working_path
@@ -26,7 +27,6 @@ from holdfast.tools.files.write import (
     content_before_edit,
     digest,
     known_digest,
-    read_if_exists,
     remember_digest,
     replace_passage,
     unchanged_result,
@@ -133,10 +133,12 @@ def _write_file(
     path = parse_working_path(arguments.path)
     content = check_text(arguments.content, field="content", max_chars=MAX_WRITE_CHARS).encode()
     with permitted_folder(folders, call) as folder:
-        existing = read_if_exists(folder, path)
-        if existing is not None and existing.content == content:
-            return unchanged_result(call, path, content)
+        existing = None
+        with suppress(NotFound):
+            existing = folder.read(path, max_bytes=MAX_FILE_BYTES)
         if existing is not None:
+            if existing.content == content:
+                return unchanged_result(call, path, content)
             check_known(call, path, existing)
         write_for_call(folder, call, path, content, existing=existing, cancelled=cancelled)
     return written_result(call, path, before=None if existing is None else existing.content, after=content)
@@ -180,22 +182,18 @@ def _edit_file(
     with permitted_folder(folders, call) as folder:
         existing = folder.read(path, max_bytes=MAX_FILE_BYTES)
         known = known_digest(call.values, call.agent.working_folder, path)
-        before = None
         if known is not None and known != digest(existing.content):
-            before = _content_before_own_edit(decode_file(existing.content, path), arguments, existing.content, known)
-        if before is not None:
-            after, count = _apply_edit(decode_file(before, path), arguments)
-            return written_result(call, path, before=before, after=after, replaced=count)
+            # If this call was interrupted after its edit, the file is already as it would make it.
+            text = decode_file(existing.content, path)
+            old, new = (text.encode_piece(passage) for passage in _passages(text, arguments))
+            before = content_before_edit(existing.content, old, new, everywhere=arguments.replace_all, known=known)
+            if before is not None:
+                after, count = _apply_edit(decode_file(before, path), arguments)
+                return written_result(call, path, before=before, after=after, replaced=count)
         check_known(call, path, existing)
         after, count = _apply_edit(decode_file(existing.content, path), arguments)
         write_for_call(folder, call, path, after, existing=existing, cancelled=cancelled)
     return written_result(call, path, before=existing.content, after=after, replaced=count)
-
-
-def _content_before_own_edit(text: FileText, arguments: EditFileArguments, content: bytes, known: str) -> bytes | None:
-    """Return the content that the run knows if this call has already edited the file, else null."""
-    old, new = (text.encode_piece(passage) for passage in _passages(text, arguments))
-    return content_before_edit(content, old, new, everywhere=arguments.replace_all, known=known)
 
 
 def _apply_edit(text: FileText, arguments: EditFileArguments) -> tuple[bytes, int]:

@@ -9,7 +9,7 @@ from msgspec import Meta
 from holdfast.domain.errors import HoldfastError, Invalid, TooLarge
 from holdfast.domain.tool import ToolClass
 from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, parse_working_path
-from holdfast.ports.tools import EntryKind, FolderEntry, WorkingFolder, WorkingFolders
+from holdfast.ports.tools import EntryKind, WorkingFolder, WorkingFolders
 from holdfast.tools.builtin.files import file_tool
 from holdfast.tools.files.patterns import MAX_PATTERN_CHARS, LineSearch, find_files
 from holdfast.tools.files.permitted_folder import permitted_folder
@@ -53,14 +53,12 @@ def _list_dir(
     path = parse_working_path(arguments.path)
     with permitted_folder(folders, call) as folder:
         listing = folder.list(path, max_entries=MAX_LISTED_ENTRIES)
+    rows = []
+    for entry in listing.entries:
+        name = entry.name.encode(errors="backslashreplace").decode()
+        rows.append(f"{name} {entry.size}" if entry.kind is EntryKind.FILE else f"{name}{_KIND_SUFFIXES[entry.kind]}")
     notes = [] if listing.complete else ["and there are more: find them with `glob`"]
-    summary = f"{pluralize(len(listing.entries), 'entry', 'entries')} in `{path}`"
-    return rows_result([_entry_row(entry) for entry in listing.entries], summary=summary, notes=notes)
-
-
-def _entry_row(entry: FolderEntry) -> str:
-    name = entry.name.encode(errors="backslashreplace").decode()
-    return f"{name} {entry.size}" if entry.kind is EntryKind.FILE else f"{name}{_KIND_SUFFIXES[entry.kind]}"
+    return rows_result(rows, summary=f"{pluralize(len(rows), 'entry', 'entries')} in `{path}`", notes=notes)
 
 
 MAX_GLOB_FILES: Final = 1_000
@@ -102,10 +100,6 @@ MAX_MATCHES: Final = 1_000
 """Lines in the result of one call."""
 DEFAULT_MATCHES: Final = 100
 MAX_CONTEXT_LINES: Final = 10
-
-TOO_LARGE_REASON: Final = f"files of more than {MAX_FILE_BYTES} bytes"
-BINARY_REASON: Final = "files that are not text"
-UNREADABLE_REASON: Final = "files that could not be opened"
 
 
 class GrepArguments(ToolArguments, frozen=True, kw_only=True):
@@ -189,12 +183,13 @@ def _text_or_skip(folder: WorkingFolder, path: WorkingPath, budget: SearchBudget
     try:
         content = folder.read(path, max_bytes=MAX_FILE_BYTES).content
     except HoldfastError as error:
-        budget.skip(TOO_LARGE_REASON if isinstance(error, TooLarge) else UNREADABLE_REASON)
+        too_large = isinstance(error, TooLarge)
+        budget.skip(f"files of more than {MAX_FILE_BYTES} bytes" if too_large else "files that could not be opened")
         return None
     if not budget.spend(bytes=len(content)):
         return None
     try:
         return decode_file(content, path).text
     except Invalid:
-        budget.skip(BINARY_REASON)
+        budget.skip("files that are not text")
         return None

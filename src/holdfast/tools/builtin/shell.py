@@ -109,7 +109,6 @@ MAX_STARTUP_ERROR_BYTES: Final = 4_000
 """Bytes of the error message of a shell that could not start."""
 BASH_MARGIN_SECONDS: Final = 60.0
 """Seconds of a call beyond the timeout of its command, to start it and to kill its processes."""
-FOLDER_GONE_MESSAGE: Final = "`{}` is gone, so nothing was run: the shell is back in the working folder"
 
 # Standard output and error are merged in order. The original standard error then receives the final directory, after a
 # random mark that a command cannot guess.
@@ -150,9 +149,8 @@ def bash(commands: CommandRunner) -> TypedTool[BashArguments]:
         folder = shell_folder(call.values)
         if not await commands.has_folder(call, folder):
             # In another folder the command could do harm.
-            return ToolResult(
-                content=FOLDER_GONE_MESSAGE.format(folder), failed=True, values=shell_folder_value(WORKING_ROOT)
-            )
+            message = f"`{folder}` is gone, so nothing was run: the shell is back in the working folder"
+            return ToolResult(content=message, failed=True, values=shell_folder_value(WORKING_ROOT))
         mark = secrets.token_hex(16)
         command = await commands.run(
             call,

@@ -20,7 +20,7 @@ from holdfast.ports.runtime import SubagentRuns
 from holdfast.tools.child_runs import (
     AgentNameArgument,
     ChildInputArgument,
-    Spawner,
+    WorkspaceSpawner,
     child_run_id,
     child_started_event,
     ended_run_result,
@@ -40,7 +40,7 @@ class TaskCreateArguments(ToolArguments, frozen=True, kw_only=True):
 TASK_CREATE_SPEC: Final = tool_spec(TaskCreateArguments, name="task_create", kind=ToolClass.TRANSACTIONAL)
 
 
-def task_create(spawner: Spawner, subagents: SubagentRuns) -> TypedTool[TaskCreateArguments]:
+def task_create(spawner: WorkspaceSpawner, subagents: SubagentRuns) -> TypedTool[TaskCreateArguments]:
     """Return the tool, which creates children with `spawner` and counts the active ones with `subagents`."""
 
     async def create(call: ToolContext, arguments: TaskCreateArguments) -> ToolResult:
@@ -79,7 +79,7 @@ class SpawnedTasks(msgspec.Struct, frozen=True, kw_only=True):
 TASK_SPAWN_SPEC: Final = tool_spec(TaskSpawnArguments, name="task_spawn", kind=ToolClass.TRANSACTIONAL)
 
 
-def task_spawn(spawner: Spawner, subagents: SubagentRuns) -> TypedTool[TaskSpawnArguments]:
+def task_spawn(spawner: WorkspaceSpawner, subagents: SubagentRuns) -> TypedTool[TaskSpawnArguments]:
     """Return the tool, which creates tasks with `spawner` and starts them with `subagents`."""
 
     async def spawn(call: ToolContext, arguments: TaskSpawnArguments) -> ToolResult:

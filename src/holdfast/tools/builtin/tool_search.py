@@ -41,13 +41,9 @@ def tool_search(
         found = rank_tools(arguments.query, tools, limit=MAX_FOUND_TOOLS)
         if not found:
             return ToolResult(content=f"none of {len(tools)} tools matches: try other words")
-        visible = visible_names(call)
+        shown = visible_names(call)
         entries: list[dict[str, Json]] = [
-            {
-                "name": spec.name,
-                "description": spec.description[:_MAX_DESCRIPTION_CHARS],
-                "active": spec.name in visible,
-            }
+            {"name": spec.name, "description": spec.description[:_MAX_DESCRIPTION_CHARS], "active": spec.name in shown}
             for spec in found
         ]
         return ToolResult(content={"tools": entries})

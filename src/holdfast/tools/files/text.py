@@ -17,7 +17,7 @@ from holdfast.tools.tool import ToolResult
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of a file that is read."""
 
-_BYTE_ORDER_MARKS: Final = (
+BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -49,9 +49,7 @@ class FileText(msgspec.Struct, frozen=True, kw_only=True):
 
 def decode_file(content: bytes, path: WorkingPath) -> FileText:
     """Return the text of a file, or raise `Invalid` if it is binary or in an unknown encoding."""
-    mark, encoding = next(
-        ((mark, name) for mark, name in _BYTE_ORDER_MARKS if content.startswith(mark)), (b"", "utf-8")
-    )
+    mark, encoding = next(((mark, name) for mark, name in BYTE_ORDER_MARKS if content.startswith(mark)), (b"", "utf-8"))
     binary = f"`{path}` is binary ({len(content)} bytes): it has no text to read"
     try:
         text = content[len(mark) :].decode(encoding)

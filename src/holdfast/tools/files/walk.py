@@ -61,7 +61,6 @@ class SearchBudget:
 
 
 IGNORE_FILE: Final = ".gitignore"
-ALWAYS_IGNORED: Final = frozenset({".git"})
 MAX_IGNORE_FILE_BYTES: Final = 256 * 1024
 
 _MAX_PATTERNS_PER_SPEC: Final = 200
@@ -108,12 +107,6 @@ def _parse_specs(lines: Sequence[str]) -> list["GitIgnoreSpec"]:
         return [*_parse_specs(lines[:middle]), *_parse_specs(lines[middle:])] if middle else []
 
 
-SYMLINK_REASON: Final = "symbolic links, which are not followed"
-BAD_NAME_REASON: Final = "names that are not UTF-8 or have control characters in them"
-UNREADABLE_FOLDER_REASON: Final = "folders that could not be opened"
-TOO_DEEP_REASON: Final = f"folders more than {MAX_PATH_DEPTH} deep"
-
-
 class FolderWalk:
     """Walks a working folder within a budget."""
 
@@ -143,9 +136,9 @@ class FolderWalk:
                 return
             child = child_path(path, entry.name)
             if not is_valid_name(entry.name):
-                self._budget.skip(BAD_NAME_REASON)
+                self._budget.skip("names that are not UTF-8 or have control characters in them")
             elif self._include_ignored or not (
-                entry.name in ALWAYS_IGNORED or is_ignored(child, rules, folder=entry.kind is EntryKind.FOLDER)
+                entry.name == ".git" or is_ignored(child, rules, folder=entry.kind is EntryKind.FOLDER)
             ):
                 yield from self._visit(child, entry, rules)
 
@@ -153,14 +146,14 @@ class FolderWalk:
         if entry.kind is EntryKind.FILE:
             yield path
         elif entry.kind is EntryKind.LINK:
-            self._budget.skip(SYMLINK_REASON)
+            self._budget.skip("symbolic links, which are not followed")
         elif entry.kind is EntryKind.FOLDER and path.count("/") + 1 >= MAX_PATH_DEPTH:
-            self._budget.skip(TOO_DEEP_REASON)
+            self._budget.skip(f"folders more than {MAX_PATH_DEPTH} deep")
         elif entry.kind is EntryKind.FOLDER:
             try:
                 entries = self._list(path)
             except HoldfastError:
-                self._budget.skip(UNREADABLE_FOLDER_REASON)
+                self._budget.skip("folders that could not be opened")
                 return
             yield from self._files_in(path, entries, rules)
 

@@ -21,17 +21,9 @@ from holdfast.domain.events.custom import FileAction, FileChanged
 from holdfast.domain.working_path import WorkingPath
 from holdfast.ports.tools import FileSnapshot, WorkingFolder
 from holdfast.tools.files.diff import unified_diff
-from holdfast.tools.files.text import MAX_FILE_BYTES, decode_file
+from holdfast.tools.files.text import decode_file
 from holdfast.tools.thread_pool import CancelFlag
 from holdfast.tools.tool import ToolContext, ToolResult, encode_value
-
-
-def read_if_exists(folder: WorkingFolder, path: WorkingPath) -> FileSnapshot | None:
-    """Return a file, or null if there is none."""
-    try:
-        return folder.read(path, max_bytes=MAX_FILE_BYTES)
-    except NotFound:
-        return None
 
 
 def check_known(call: ToolContext, path: WorkingPath, existing: FileSnapshot) -> None:

@@ -115,18 +115,17 @@ _TOOL_FOR_ACCESS: Final = {FileAccess.READ: "read_file", FileAccess.WRITE: "writ
 
 def suggest_grants(policy: PermissionPolicy, tool: str, arguments: dict[str, Json]) -> list[list[str]]:
     """Return sets of rules, the narrowest first, each of which would allow the call."""
-    sets = dict.fromkeys(tuple(dict.fromkeys(rules)) for rules in _candidate_grants(policy, tool, arguments))
-    return [list(rules) for rules in sets if _would_allow(policy, rules, tool, arguments)]
-
-
-def _would_allow(policy: PermissionPolicy, rules: tuple[str, ...], tool: str, arguments: dict[str, Json]) -> bool:
-    try:
-        for text in rules:
-            check_rule(text, known={tool, *RULE_SUBJECTS}, is_allow=True)
-    except Invalid:
-        return False
-    decision = policy.with_grants(rules).decide(tool, arguments, default=PermissionAction.ASK)
-    return decision.action is PermissionAction.ALLOW
+    grants: list[list[str]] = []
+    for rules in dict.fromkeys(tuple(dict.fromkeys(each)) for each in _candidate_grants(policy, tool, arguments)):
+        try:
+            for text in rules:
+                check_rule(text, known={tool, *RULE_SUBJECTS}, is_allow=True)
+        except Invalid:
+            continue
+        decision = policy.with_grants(rules).decide(tool, arguments, default=PermissionAction.ASK)
+        if decision.action is PermissionAction.ALLOW:
+            grants.append(list(rules))
+    return grants
 
 
 def _candidate_grants(policy: PermissionPolicy, tool: str, arguments: dict[str, Json]) -> Iterator[list[str]]:

@@ -70,8 +70,6 @@ PATH_RULE_ACCESS: Final[Mapping[str, FileAccess]] = {
 }
 """Tools whose deny and ask rules bind every tool and command that uses a path in the same way."""
 
-POSSIBLE_MATCH_REASON: Final = "the rule may match this call"
-
 
 class PermissionRule(msgspec.Struct, frozen=True, kw_only=True):
     """A parsed rule, with at most one pattern."""
@@ -132,7 +130,8 @@ def binding_decision(
             return PermissionDecision(action=action, rule=rule.text)
     for rule, match in matches:
         if match is RuleMatch.MAYBE:
-            return PermissionDecision(action=PermissionAction.ASK, rule=rule.text, reason=POSSIBLE_MATCH_REASON)
+            reason = "the rule may match this call"
+            return PermissionDecision(action=PermissionAction.ASK, rule=rule.text, reason=reason)
     return None
 
 

@@ -5,7 +5,6 @@ because the library holds the GIL and a hostile page can take minutes.
 """
 
 import asyncio
-import codecs
 import re
 import sys
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.permission import PermissionAction
 from holdfast.domain.web_url import WebUrl, join_web_url
 from holdfast.ports.sandbox import Command, Processes
+from holdfast.tools.files.text import BYTE_ORDER_MARKS
 from holdfast.tools.thread_pool import run_in_thread
 from holdfast.tools.web import converter
 from holdfast.tools.web.client import WebClient, WebRequest, WebResponse
@@ -116,7 +116,6 @@ _TEXT_TYPES: Final = frozenset(
 _HTML_START: Final = re.compile(
     r"\s*(<!--.{0,1000}?-->\s*)?<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
 )
-
 _TITLE: Final = re.compile(r"<title(?:\s[^>]{0,200})?>([^<]{1,500})</title", re.IGNORECASE)
 
 
@@ -160,15 +159,9 @@ def _content_type(header: str | None) -> tuple[str | None, str | None]:
 
 CHARSET_SNIFF_BYTES: Final = 1024
 """Bytes at the beginning of a page that are searched for a declared charset."""
-DEFAULT_CHARSET: Final = "utf-8"
 LEGACY_CHARSET: Final = "cp1252"
 """The most likely charset of a page that declares none and is not UTF-8."""
 
-_BYTE_ORDER_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 # The codecs of charset labels on the web: https://encoding.spec.whatwg.org/#names-and-labels
 _CODECS_BY_LABEL: Final = {
     "utf-8": "utf-8",
@@ -209,7 +202,7 @@ _CHARSET_PATTERNS: Final = (
 
 def decode_page(body: bytes, *, charset: str | None = None) -> str:
     """Return the text of a page; `charset` is that of its header. Invalid bytes are replaced."""
-    for mark, encoding in _BYTE_ORDER_MARKS:
+    for mark, encoding in BYTE_ORDER_MARKS:
         if body.startswith(mark):
             return body[len(mark) :].decode(encoding, "replace")
     labels = [] if charset is None else [charset.strip().lower()]
@@ -222,6 +215,6 @@ def decode_page(body: bytes, *, charset: str | None = None) -> str:
         if label in _CODECS_BY_LABEL:
             return body.decode(_CODECS_BY_LABEL[label], "replace")
     try:
-        return body.decode(DEFAULT_CHARSET)
+        return body.decode()
     except UnicodeDecodeError:
         return body.decode(LEGACY_CHARSET, "replace")

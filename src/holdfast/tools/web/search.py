@@ -42,10 +42,10 @@ class HttpWebSearch:
         parameters = {**api.parameters, api.query: query, **({} if api.count is None else {api.count: limit})}
         headers = {"Accept": "application/json", **self._key_header()}
         if api.method == "GET":
-            text = {
+            texts = {
                 name: str(value).lower() if isinstance(value, bool) else value for name, value in parameters.items()
             }
-            target = f"{self._url.target}{'&' if '?' in self._url.target else '?'}{urlencode(text)}"
+            target = f"{self._url.target}{'&' if '?' in self._url.target else '?'}{urlencode(texts)}"
             return WebRequest(url=replace(self._url, target=target), headers=headers, max_bytes=MAX_RESPONSE_BYTES)
         return WebRequest(
             url=self._url,

@@ -120,8 +120,6 @@ async def _dial(address: IPAddress, port: int) -> httpcore2.AsyncNetworkStream:
 
 ACCEPT_ENCODING: Final = "gzip, deflate"
 
-_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
-
 
 class BoundedDecompressor:
     """Collects a body of at most `max_bytes` bytes. `deflate` is accepted with and without its zlib header."""
@@ -153,7 +151,7 @@ class BoundedDecompressor:
         if self._encoding in ("", "identity"):
             return chunk[:max_bytes]
         if self._decompressor is None and chunk:
-            window = _GZIP_WINDOW
+            window = 16 + zlib.MAX_WBITS  # gzip
             if self._encoding == "deflate":
                 window = zlib.MAX_WBITS if chunk[0] & 0x0F == zlib.DEFLATED else -zlib.MAX_WBITS
             self._decompressor = zlib.decompressobj(window)

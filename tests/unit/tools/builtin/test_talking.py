@@ -17,7 +17,6 @@ from holdfast.domain.run import Mode, Run, RunError, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.tools.builtin.agents import (
     AgentMessageArguments,
-    AgentMessenger,
     AgentSendArguments,
     agent_message,
     agent_send,
@@ -50,11 +49,11 @@ async def agents(lease: Lease) -> list[Agent]:
 
 
 def message(office: Office) -> TypedResumableTool[AgentMessageArguments]:
-    return agent_message(AgentMessenger(WorkspaceSpawner(agents), office))
+    return agent_message(WorkspaceSpawner(agents), office)
 
 
 def send(office: Office) -> TypedTool[AgentSendArguments]:
-    return agent_send(AgentMessenger(WorkspaceSpawner(agents), office))
+    return agent_send(WorkspaceSpawner(agents), office)
 
 
 def spawn_task(office: Office) -> TypedTool[TaskSpawnArguments]:

@@ -18,17 +18,7 @@ _ANSI_ESCAPE: Final = re.compile(
     r"|(?P<octal>[0-7]{1,3})|c(?P<control>.)|(?P<plain>.))",
     re.DOTALL,
 )
-_SIMPLE_ESCAPES: Final = {
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "E": "\x1b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-} | {letter: letter for letter in "\\'\"?"}
+_SIMPLE_ESCAPES: Final = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True)) | {c: c for c in "\\'\"?"}
 _EXPANSION_CHARS: Final = re.compile(r"[*?\[\]]|^~|[:=]~|[{}]")
 """Characters that the shell expands in an unquoted word."""
 
