@@ -1,4 +1,4 @@
-"""Shell commands of every shape, in which each program may be written in any way that a shell understands."""
+"""Hypothesis strategies for shell commands, with program names written in every way that a shell accepts."""
 
 import shlex
 from typing import Final
@@ -27,7 +27,7 @@ _NOISE: Final = (*" ;|&(){}$`\"'\\\n<>#!*?[]=~", "<<E", "\nE\n", "$(", "${")
 
 @st.composite
 def names(draw: st.DrawFn) -> str:
-    """Write the name of a program."""
+    """Draw the name of a program."""
     name = draw(st.sampled_from(STUBS))
     at = draw(st.integers(1, len(name) - 1))
     head, tail = name[:at], name[at:]
@@ -41,7 +41,7 @@ def names(draw: st.DrawFn) -> str:
 
 @st.composite
 def redirections(draw: st.DrawFn) -> str:
-    """Write a redirection, or none."""
+    """Draw a redirection, or none."""
     name = draw(names())
     documents = (f"<<EOF\n$u\n$({name})\nEOF\n", f"<<-EOF\n\t`{name}`\n\tEOF\n", f"<<EOF\n$\n$({name})\nEOF\n")
     return draw(st.sampled_from((*_REDIRECTIONS, *documents)))
@@ -49,7 +49,7 @@ def redirections(draw: st.DrawFn) -> str:
 
 @st.composite
 def simple_commands(draw: st.DrawFn) -> str:
-    """Write one command."""
+    """Draw one command."""
     name = draw(names())
     inner = (
         f"$({name} x)", f"`{name}`", f"<({name})", f'"$({name})"', f"${{u:-`{name}`}}", f"${{u-$({name})}}",
@@ -106,7 +106,7 @@ def _in_double_quotes(code: str) -> str:
 
 @st.composite
 def _spoilt(draw: st.DrawFn, commands: st.SearchStrategy[str]) -> str:
-    """Write a command, and put something in it, or leave something out."""
+    """Draw a command, with something inserted or removed."""
     command = draw(commands)
     for _ in range(draw(st.integers(0, 2))):
         at = draw(st.integers(0, len(command)))
@@ -116,7 +116,7 @@ def _spoilt(draw: st.DrawFn, commands: st.SearchStrategy[str]) -> str:
 
 
 def _ends(command: str) -> bool:
-    """Say whether no loop or function in a command goes on for ever."""
+    """Whether no loop or function in a command is endless."""
     bare = command.replace(" ", "").replace("\t", "").replace("\\", "").replace("\n", "")
     loops = any(
         f"{loop}{end}" not in command for loop, end in (("while ", "false;"), ("until ", "true;")) if loop in command
@@ -125,4 +125,4 @@ def _ends(command: str) -> bool:
 
 
 commands: Final = _spoilt(st.recursive(simple_commands(), _larger, max_leaves=4)).filter(_ends)
-"""Commands that come to an end."""
+"""Commands that end."""

@@ -1,4 +1,4 @@
-"""Known ways round a rule. Each command runs `rm`, or does something else that is denied, in a way of its own."""
+"""Known bypasses of rules. Each command runs `rm`, or does something else that is denied, in its own way."""
 
 from typing import Final
 
@@ -179,13 +179,13 @@ ASKED: Final = {
 
 @pytest.mark.parametrize("rules", [RULES, OPEN], ids=["some are allowed", "all are allowed"])
 @pytest.mark.parametrize("command", DENIED.values(), ids=DENIED.keys())
-def test_what_is_denied_is_refused_however_it_is_written(command: str, rules: Permissions) -> None:
+def test_a_denied_command_is_denied_however_it_is_written(command: str, rules: Permissions) -> None:
     assert permission_policy(rules).decide("bash", {"command": command}).action is PermissionAction.DENY
 
 
 @pytest.mark.parametrize("rules", [RULES, OPEN], ids=["some are allowed", "all are allowed"])
 @pytest.mark.parametrize("command", ASKED.values(), ids=ASKED.keys())
-def test_what_may_be_denied_is_never_made_without_asking(command: str, rules: Permissions) -> None:
+def test_a_possibly_denied_command_is_never_allowed(command: str, rules: Permissions) -> None:
     assert permission_policy(rules).decide("bash", {"command": command}).action is not PermissionAction.ALLOW
 
 
@@ -215,5 +215,5 @@ def test_what_may_be_denied_is_never_made_without_asking(command: str, rules: Pe
         "a=(1 2); cat ${a[0]} ${a[@]}",
     ],
 )
-def test_what_is_allowed_is_not_asked_for(command: str) -> None:
+def test_an_allowed_command_needs_no_approval(command: str) -> None:
     assert permission_policy(RULES).decide("bash", {"command": command}).action is PermissionAction.ALLOW

@@ -1,4 +1,4 @@
-"""Patterns in rules: which paths and commands each is about."""
+"""Path and command patterns of rules."""
 
 import posixpath
 
@@ -44,11 +44,11 @@ parts = st.lists(st.sampled_from(["a", "b", "src", ".", "..", "x.env"]), min_siz
         (".", "x", NO),
     ],
 )
-def test_a_pattern_of_paths_is_about_what_it_says(pattern: str, path: str | None, match: RuleMatch) -> None:
+def test_a_path_pattern_matches_as_documented(pattern: str, path: str | None, match: RuleMatch) -> None:
     assert path_pattern(pattern).match(path) is match
 
 
-def test_nobody_knows_where_a_path_leads_once_the_folder_has_changed() -> None:
+def test_after_cd_a_relative_path_only_possibly_matches() -> None:
     assert path_pattern("src/**").match("src/a", cwd_changed=True) is MAYBE
     assert path_pattern("src/**").match("a", cwd_changed=True) is MAYBE
     assert path_pattern("/etc/**").match("passwd", cwd_changed=True) is MAYBE
@@ -56,7 +56,7 @@ def test_nobody_knows_where_a_path_leads_once_the_folder_has_changed() -> None:
 
 
 @given(parts=parts)
-def test_detours_lead_to_the_same_path(parts: list[str]) -> None:
+def test_paths_are_normalized(parts: list[str]) -> None:
     path = "/".join(parts)
     assert normalize_path(path) == posixpath.normpath(path) == normalize_path(normalize_path(path))
     detour = "/".join(f"./q/../{part}" for part in parts)
@@ -84,14 +84,12 @@ def test_detours_lead_to_the_same_path(parts: list[str]) -> None:
         ("echo 'a b'", "echo a_b", False, NO),
     ],
 )
-def test_a_pattern_of_commands_is_about_what_it_says(
-    pattern: str, command: str, allows: bool, binds: RuleMatch
-) -> None:
+def test_a_command_pattern_matches_as_documented(pattern: str, command: str, allows: bool, binds: RuleMatch) -> None:
     words = tuple(command.split())
     assert (command_pattern(pattern).allows(words), command_pattern(pattern).binds(words)) == (allows, binds)
 
 
-def test_a_word_that_is_not_known_is_allowed_only_where_anything_is() -> None:
+def test_an_unknown_word_is_allowed_only_by_a_wildcard() -> None:
     assert command_pattern("git *").allows(("git", None))
     assert not command_pattern("git push").allows(("git", None))
     assert command_pattern("git push *").binds(("git", None)) is MAYBE
@@ -102,7 +100,7 @@ words = st.lists(st.sampled_from(["git", "push", "-f", "--all", "-x", "origin", 
 
 
 @given(words=words, open_=st.booleans())
-def test_what_a_rule_allows_it_binds_as_well(words: list[str], open_: bool) -> None:
+def test_a_pattern_binds_what_it_allows(words: list[str], open_: bool) -> None:
     pattern = command_pattern(" ".join([*words, *(["*"] if open_ else [])]))
     command = (*words, *(["more"] if open_ else []))
     assert pattern.allows(command)

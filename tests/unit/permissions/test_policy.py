@@ -1,4 +1,4 @@
-"""What is decided about calls of other tools than a shell, for whom, and what is offered to those who are asked."""
+"""Decisions about tool calls, rights of child runs, and suggested grants."""
 
 import pytest
 from hypothesis import given
@@ -34,7 +34,7 @@ def an_agent(name: str, **given: list[str]) -> Agent:
     return Agent(name=name, description="", models=["a:b"], instructions="Help.", permissions=Permissions(**given))
 
 
-def verdict(rules: Permissions, tool: str, **arguments: Json) -> str:
+def action_for(rules: Permissions, tool: str, **arguments: Json) -> str:
     return str(permission_policy(rules).decide(tool, arguments).action)
 
 
@@ -57,7 +57,9 @@ def test_deny_comes_before_ask_and_ask_before_allow(given: Permissions, call: tu
 
 
 @given(given=st.lists(permissions, min_size=1, max_size=3), call=calls)
-def test_nobody_may_more_than_those_above(given: list[Permissions], call: tuple[str, dict[str, Json]]) -> None:
+def test_a_run_has_at_most_the_rights_of_its_ancestors(
+    given: list[Permissions], call: tuple[str, dict[str, Json]]
+) -> None:
     tool, arguments = call
     values: dict[str, Json] = {}
     for number, each in enumerate(given):
@@ -67,47 +69,47 @@ def test_nobody_may_more_than_those_above(given: list[Permissions], call: tuple[
         values = values_for_child(agent, values)
 
 
-def test_rights_that_cannot_be_read_are_no_rights() -> None:
+def test_unreadable_rights_are_an_error() -> None:
     with pytest.raises(Invalid, match="the rights of this run cannot be read"):
         permission_chain(an_agent("bot"), {RIGHTS_VALUE: "all"})
 
 
-def test_a_rule_on_a_path_binds_whatever_does_the_same() -> None:
+def test_a_path_rule_binds_every_tool_with_the_same_access() -> None:
     rules = Permissions(deny=["read_file(*.env)", "write_file(ci/**)"], ask=["edit_file(*.lock)"])
-    assert verdict(rules, "read_file", path="a/x.env") == "deny"
-    assert verdict(rules, "grep", pattern="x", path="x.env") == "deny"
-    assert verdict(rules, "edit_file", path="x.env") == "deny"
-    assert verdict(rules, "edit_file", path="ci/run") == "deny"
-    assert verdict(rules, "write_file", path="./a/../ci/run") == "deny"
-    assert verdict(rules, "write_file", path="uv.lock") == "ask"
-    assert verdict(rules, "read_file", path="ci/run") == "allow"
-    assert verdict(rules, "list_dir", path="ci") == "allow"
-    assert verdict(rules, "read_file", path=3) == "ask"
+    assert action_for(rules, "read_file", path="a/x.env") == "deny"
+    assert action_for(rules, "grep", pattern="x", path="x.env") == "deny"
+    assert action_for(rules, "edit_file", path="x.env") == "deny"
+    assert action_for(rules, "edit_file", path="ci/run") == "deny"
+    assert action_for(rules, "write_file", path="./a/../ci/run") == "deny"
+    assert action_for(rules, "write_file", path="uv.lock") == "ask"
+    assert action_for(rules, "read_file", path="ci/run") == "allow"
+    assert action_for(rules, "list_dir", path="ci") == "allow"
+    assert action_for(rules, "read_file", path=3) == "ask"
 
 
-def test_what_is_granted_answers_a_rule_that_asks_but_none_that_denies() -> None:
+def test_a_grant_overrides_an_ask_rule_but_not_a_deny_rule() -> None:
     rules = Permissions(deny=["bash(git push --force)"], ask=["bash(git push *)"])
     granted = permission_policy(rules, ["bash(git push *)"])
     assert granted.decide("bash", {"command": "git push"}).action is PermissionAction.ALLOW
     assert granted.decide("bash", {"command": "git push --force"}).action is PermissionAction.DENY
 
 
-def test_what_is_granted_answers_a_rule_that_asks_for_every_command() -> None:
+def test_a_grant_overrides_an_ask_rule_for_every_command() -> None:
     rules = Permissions(ask=["bash"], allow=["bash"])
-    assert verdict(rules, "bash", command="ls") == "ask"
+    assert action_for(rules, "bash", command="ls") == "ask"
     assert permission_policy(rules, ["bash(ls)"]).decide("bash", {"command": "ls"}).action is PermissionAction.ALLOW
     assert permission_policy(rules, ["bash(ls)"]).decide("bash", {"command": "ls; id"}).rule == "bash"
     assert permission_policy(rules, ["bash"]).decide("bash", {"command": "ls; id"}).action is PermissionAction.ALLOW
     assert suggest_grants(permission_policy(rules), "bash", {"command": "echo x"}) == [["bash(echo x)"]]
 
 
-def test_a_shell_is_asked_for_unless_a_rule_says_otherwise() -> None:
-    assert verdict(Permissions(), "bash", command="ls") == "ask"
-    assert verdict(Permissions(), "bash", command="") == "ask"
-    assert verdict(Permissions(), "bash") == "ask"
-    assert verdict(Permissions(), "bash", command="cd x && echo y") == "ask"
-    assert verdict(Permissions(allow=["bash"]), "bash", command="$X | python -c y > /etc/z") == "allow"
-    assert verdict(Permissions(), "read_file", path="x") == "allow"
+def test_bash_requires_approval_by_default() -> None:
+    assert action_for(Permissions(), "bash", command="ls") == "ask"
+    assert action_for(Permissions(), "bash", command="") == "ask"
+    assert action_for(Permissions(), "bash") == "ask"
+    assert action_for(Permissions(), "bash", command="cd x && echo y") == "ask"
+    assert action_for(Permissions(allow=["bash"]), "bash", command="$X | python -c y > /etc/z") == "allow"
+    assert action_for(Permissions(), "read_file", path="x") == "allow"
 
 
 @pytest.mark.parametrize(
@@ -128,9 +130,7 @@ def test_a_shell_is_asked_for_unless_a_rule_says_otherwise() -> None:
         ("remote_thing", {"x": 1}, [["remote_thing"]]),
     ],
 )
-def test_the_rules_that_are_offered_allow_the_call(
-    tool: str, arguments: dict[str, Json], expected: list[list[str]]
-) -> None:
+def test_the_suggested_grants_allow_the_call(tool: str, arguments: dict[str, Json], expected: list[list[str]]) -> None:
     policy = permission_policy(Permissions(ask=["write_file", "agent_spawn"] if tool != "bash" else []))
     assert suggest_grants(policy, tool, arguments) == expected
     for rules in expected:
@@ -140,12 +140,12 @@ def test_the_rules_that_are_offered_allow_the_call(
         )
 
 
-def test_nothing_is_offered_against_a_rule_that_denies() -> None:
+def test_nothing_is_suggested_against_a_deny_rule() -> None:
     policy = permission_policy(Permissions(deny=["bash(rm *)"]))
     assert suggest_grants(policy, "bash", {"command": "ls; rm x"}) == []
 
 
-def test_denied_paths_are_told_to_those_who_meet_them_otherwise() -> None:
+def test_denied_paths_include_those_of_ancestors() -> None:
     boss = an_agent("boss", deny=["read_file(*.env)", "write_file(ci/**)"])
     denied = denied_paths(an_agent("kid", deny=["edit_file(docs)", "bash(rm *)"]), values_for_child(boss, {}))
     assert (denied.hidden, denied.read_only) == (("*.env",), ("docs", "ci/**"))
@@ -155,6 +155,6 @@ def test_denied_paths_are_told_to_those_who_meet_them_otherwise() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "(x)", "a b", "bash()", "1x"])
-def test_what_is_no_rule_is_refused(text: str) -> None:
+def test_an_invalid_rule_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="is not a rule"):
         parse_rule(text)

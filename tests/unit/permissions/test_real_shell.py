@@ -1,4 +1,4 @@
-"""What is found in a command is what a real shell runs: nothing that is denied ever passes."""
+"""The parser finds every program that a real shell runs, so that no denied program ever runs."""
 
 from typing import Final
 
@@ -34,7 +34,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Stubs:
 
 
 def check(stubs: Stubs, command: str, permissions: Permissions) -> None:
-    """Run a command that may be run without asking, and see that no program ran that it may not run so."""
+    """Run a command if it is allowed, and check that only allowed programs ran."""
     if permission_policy(permissions).decide("bash", {"command": command}).action is not PermissionAction.ALLOW:
         return
     stopped = {rule.removeprefix("bash(").removesuffix(" *)") for rule in (*permissions.deny, *permissions.ask)}
@@ -46,14 +46,14 @@ def check(stubs: Stubs, command: str, permissions: Permissions) -> None:
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(command=commands, permissions=rules)
-def test_nothing_that_is_denied_ever_passes(stubs: Stubs, command: str, permissions: Permissions) -> None:
+def test_no_denied_program_ever_runs(stubs: Stubs, command: str, permissions: Permissions) -> None:
     check(stubs, command, permissions)
 
 
 @pytest.mark.slow
 @settings(max_examples=MANY, deadline=None, suppress_health_check=list(HealthCheck))
 @given(command=commands, permissions=rules)
-def test_nothing_that_is_denied_passes_in_many_commands(stubs: Stubs, command: str, permissions: Permissions) -> None:
+def test_no_denied_program_runs_in_many_commands(stubs: Stubs, command: str, permissions: Permissions) -> None:
     check(stubs, command, permissions)
 
 
@@ -66,7 +66,7 @@ def test_every_program_that_runs_was_found(stubs: Stubs, command: str) -> None:
 
 
 @given(command=st.text(max_size=40) | st.text(st.sampled_from("ab $`'\"(){}[]<>|&;\\\n=#!*?~-x1EOF"), max_size=40))
-def test_whatever_a_command_is_something_is_decided(command: str) -> None:
+def test_every_command_gets_a_decision(command: str) -> None:
     decision = permission_policy(Permissions(deny=["bash(rm *)"], allow=["bash(git *)"])).decide(
         "bash", {"command": command}
     )
@@ -76,7 +76,7 @@ def test_whatever_a_command_is_something_is_decided(command: str) -> None:
 @pytest.mark.parametrize(
     "command", ["(" * 9_000 + ")" * 9_000, "$(" * 5_000 + ")" * 5_000, "{ " * 3_000 + "; }" * 3_000]
 )
-def test_what_is_nested_too_deeply_is_asked_for(command: str) -> None:
+def test_code_nested_too_deeply_requires_approval(command: str) -> None:
     assert (
         permission_policy(Permissions(allow=["bash(git *)"])).decide("bash", {"command": command}).action
         is PermissionAction.ASK

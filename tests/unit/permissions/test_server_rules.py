@@ -1,4 +1,4 @@
-"""Rules about tools of MCP servers: one of them, or all of a server."""
+"""Rules for one tool of an MCP server, or for all of them."""
 
 import pytest
 
@@ -12,7 +12,7 @@ TOOL = "mcp__github__get_issue"
 
 
 @pytest.mark.parametrize(
-    ("rules", "verdict"),
+    ("rules", "action"),
     [
         (Permissions(), PermissionAction.ASK),
         (Permissions(allow=[TOOL]), PermissionAction.ALLOW),
@@ -23,12 +23,12 @@ TOOL = "mcp__github__get_issue"
         (Permissions(allow=[TOOL], deny=["mcp__github__*"]), PermissionAction.DENY),
     ],
 )
-def test_a_rule_is_about_one_tool_or_all_of_a_server(rules: Permissions, verdict: PermissionAction) -> None:
-    assert permission_policy(rules).decide(TOOL, {}, default=PermissionAction.ASK).action is verdict
+def test_a_rule_matches_one_tool_or_all_of_a_server(rules: Permissions, action: PermissionAction) -> None:
+    assert permission_policy(rules).decide(TOOL, {}, default=PermissionAction.ASK).action is action
 
 
 @pytest.mark.parametrize("rule", [TOOL, "mcp__github__*", "mcp__a-b__c_d*"])
-def test_a_server_need_not_be_there_for_a_rule_about_it(rule: str) -> None:
+def test_a_rule_may_name_a_server_that_is_not_connected(rule: str) -> None:
     check_rule(rule)
 
 
@@ -38,11 +38,11 @@ def test_a_rule_that_can_never_match_is_refused(rule: str) -> None:
         check_rule(rule)
 
 
-def test_a_rule_behind_one_that_is_about_the_whole_server_is_never_reached() -> None:
+def test_a_rule_covered_by_one_for_the_whole_server_is_never_reached() -> None:
     (problem,) = rule_problems(Permissions(deny=["mcp__github__*"], allow=[TOOL, "mcp__git__*"]))
     assert problem.reason == "it is never reached: `mcp__github__*` in `deny` comes first"
 
 
-def test_who_is_asked_may_allow_the_tool_or_the_server() -> None:
+def test_suggested_grants_are_the_tool_or_the_server() -> None:
     assert suggest_grants(permission_policy(Permissions()), TOOL, {}) == [[TOOL], ["mcp__github__*"]]
     assert suggest_grants(permission_policy(Permissions()), "other", {}) == [["other"]]

@@ -45,7 +45,7 @@ from holdfast.tools.tool import wrap_tool
 from holdfast.tools.typed_tool import ToolArguments
 from tests.support.calls import Recorder, a_call, a_spec
 
-TAKEN: Final[dict[str, type[ToolArguments]]] = {
+ARGUMENT_TYPES: Final[dict[str, type[ToolArguments]]] = {
     "agent_message": AgentMessageArguments,
     "agent_send": AgentSendArguments,
     "agent_spawn": AgentSpawnArguments,
@@ -97,7 +97,7 @@ JSON: Final = st.recursive(
 
 @st.composite
 def calls_of_built_ins(draw: st.DrawFn) -> tuple[ToolSpec, dict[str, Json]]:
-    """Draw a built-in and arguments that look more or less like its own."""
+    """Draw a built-in tool and arguments that resemble valid ones."""
     spec = draw(st.sampled_from(BUILTIN_SPECS))
     names = sorted(spec.parameters["properties"])
     given: dict[str, Json] = {name: draw(JSON) for name in spec.parameters.get("required", ())}
@@ -105,11 +105,11 @@ def calls_of_built_ins(draw: st.DrawFn) -> tuple[ToolSpec, dict[str, Json]]:
         st.dictionaries(st.sampled_from(names) | st.text(max_size=3) if names else st.text(), JSON, max_size=3)
     )
     for name in draw(st.sets(st.sampled_from(sorted(given)) if given else st.nothing())):
-        given[name] = draw(_fitting(spec.parameters["properties"].get(name, {})))
+        given[name] = draw(_matching(spec.parameters["properties"].get(name, {})))
     return spec, given
 
 
-def _fitting(schema: dict[str, Json]) -> st.SearchStrategy[Json]:
+def _matching(schema: dict[str, Json]) -> st.SearchStrategy[Json]:
     kinds: dict[Json, st.SearchStrategy[Any]] = {
         "integer": st.integers(0, 9) | st.integers(0, 9).map(float),
         "number": st.integers(1, 9) | st.floats(0.5, 9),
@@ -122,7 +122,7 @@ def _fitting(schema: dict[str, Json]) -> st.SearchStrategy[Json]:
 
 @settings(max_examples=300)
 @given(calls_of_built_ins())
-async def test_whatever_the_arguments_a_tool_sees_only_those_that_fit(asked: tuple[ToolSpec, dict[str, Json]]) -> None:
+async def test_a_tool_receives_only_arguments_that_match_its_schema(asked: tuple[ToolSpec, dict[str, Json]]) -> None:
     spec, arguments = asked
     tool = Recorder(spec=spec)
     outcome = await wrap_tool(tool, validate_arguments).run(a_call(), arguments)
@@ -133,12 +133,12 @@ async def test_whatever_the_arguments_a_tool_sees_only_those_that_fit(asked: tup
     else:
         assert tool.asked == [arguments]
         jsonschema_rs.validate(spec.parameters, arguments)
-        taken = parse_arguments(arguments, TAKEN[spec.name])
-        assert msgspec.convert(msgspec.to_builtins(taken), TAKEN[spec.name]) == taken
+        taken = parse_arguments(arguments, ARGUMENT_TYPES[spec.name])
+        assert msgspec.convert(msgspec.to_builtins(taken), ARGUMENT_TYPES[spec.name]) == taken
 
 
 def test_every_built_in_is_among_those_checked() -> None:
-    assert sorted(TAKEN) == [spec.name for spec in BUILTIN_SPECS]
+    assert sorted(ARGUMENT_TYPES) == [spec.name for spec in BUILTIN_SPECS]
 
 
 NESTED: Final = {
@@ -163,7 +163,7 @@ NESTED: Final = {
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({}, "- `arguments`: `items` is missing"),
         ({"items": [], "colour": 1}, "- `arguments`: it does not take `colour`"),
@@ -179,29 +179,29 @@ NESTED: Final = {
         ({"items": [], "one": 1}, "- `one`: it is valid under more than one of the schemas"),
     ],
 )
-def test_a_problem_says_where_it_is_what_was_expected_and_what_was_given(arguments: dict[str, Json], told: str) -> None:
+def test_a_problem_has_its_path_the_expected_type_and_the_value(arguments: dict[str, Json], message: str) -> None:
     with pytest.raises(Invalid) as caught:
         check_arguments(a_spec("paint", parameters=NESTED), arguments)
     first, problem, *_, last = caught.value.message.splitlines()
     assert (first, last) == ("the arguments of `paint` do not match:", "correct them and call it again")
-    assert problem.startswith(told)
+    assert problem.startswith(message)
 
 
-def test_only_the_first_problems_are_told() -> None:
+def test_only_the_first_problems_are_listed() -> None:
     with pytest.raises(Invalid) as caught:
         check_arguments(a_spec(parameters=NESTED), {"items": [{}] * 20})
     assert caught.value.message.count("is missing") == MAX_PROBLEMS
     assert "- and more" in caught.value.message
 
 
-def test_what_was_given_is_shown_in_part() -> None:
+def test_the_quoted_value_is_truncated() -> None:
     with pytest.raises(Invalid) as caught:
         check_arguments(a_spec(parameters=NESTED), {"items": "x" * 100_000, "y" * 100_000: 1})
     assert len(caught.value.message) < 1_000
 
 
 @pytest.mark.parametrize("arguments", [{"a": "\ud800"}, {"\udfff": 1}, {"a": object()}], ids=["text", "name", "object"])
-def test_what_is_no_json_is_refused(arguments: dict[str, Json]) -> None:
+def test_arguments_that_are_not_json_are_refused(arguments: dict[str, Json]) -> None:
     with pytest.raises(Invalid, match="the arguments of `look` are not valid JSON"):
         check_arguments(a_spec(), arguments)
 
@@ -223,7 +223,7 @@ def test_arguments_that_are_nested_too_deep_are_refused() -> None:
         {"type": "object", "properties": {"a": {"pattern": "("}}},
     ],
 )
-def test_a_schema_that_is_none_or_points_elsewhere_is_refused(parameters: dict[str, Json]) -> None:
+def test_an_invalid_or_external_schema_is_refused(parameters: dict[str, Json]) -> None:
     with pytest.raises(Invalid, match="`look` cannot be called: its parameters are not a JSON Schema"):
         check_arguments(a_spec(parameters=parameters), {})
 

@@ -35,28 +35,28 @@ def test_up_to_forty_tools_are_shown_at_once() -> None:
     assert DEFAULT_VISIBLE_TOOLS == 40
 
 
-def test_the_tools_to_find_others_with_do_not_count() -> None:
+def test_the_discovery_tools_do_not_count() -> None:
     finders: list[Tool] = [Recorder(spec=a_spec(name)) for name in DISCOVERY_TOOLS]
     assert len(shown([*many(40), *finders])) == 42
     assert shown([*many(41), *finders]) == list(DISCOVERY_TOOLS)
     assert shown([*many(2), *finders], exposure=ToolExposure(limit=1, core=frozenset())) == list(DISCOVERY_TOOLS)
 
 
-def test_what_the_run_activated_is_shown_too() -> None:
+def test_activated_tools_are_shown() -> None:
     assert shown(many(41), {"run_id": "run_1", "active": ["tool_3", "gone"]}) == ["tool_3"]
 
 
 @pytest.mark.parametrize("value", [None, {"run_id": "run_2", "active": ["tool_3"]}, {"active": ["tool_3"]}, [], "x", 1])
-def test_what_another_run_activated_or_nobody_wrote_does_not_count(value: Json) -> None:
+def test_values_of_another_run_or_unreadable_ones_are_ignored(value: Json) -> None:
     assert shown(many(41), value) == []
     assert activated_tools({"tools": value}, RUN).active == ()
 
 
-def test_no_model_is_shown_less_than_one_tool() -> None:
+def test_the_limit_is_at_least_one_tool() -> None:
     with pytest.raises(Invalid, match="at least one tool"):
         ToolExposure(limit=0)
 
 
-def test_the_core_are_built_ins() -> None:
+def test_core_tools_are_built_ins() -> None:
     assert {spec.name for spec in BUILTIN_SPECS} >= CORE_TOOLS
     assert set(DISCOVERY_TOOLS) <= CORE_TOOLS

@@ -1,4 +1,4 @@
-"""Secrets are taken out of texts, however they are cut into pieces."""
+"""Secrets are redacted in texts, however they are split into pieces."""
 
 import pytest
 from hypothesis import given, settings
@@ -32,36 +32,36 @@ KEYS = [
 
 
 @pytest.mark.parametrize("key", [*KEYS, SECRET, PRIVATE])
-def test_a_secret_is_taken_out(key: str) -> None:
+def test_a_secret_is_redacted(key: str) -> None:
     assert REDACTION.text(f"it is ({key}), they say") == f"it is ({REDACTED}), they say"
 
 
 @pytest.mark.parametrize(
     "text", ["sk-learn is a package", "a risk-averse-person-with-a-long-name", "AKIA", "task_list", "eyJ.eyJ.x"]
 )
-def test_what_only_looks_a_little_like_one_stays(text: str) -> None:
+def test_similar_text_is_not_redacted(text: str) -> None:
     assert REDACTION.text(text) == text
 
 
-def test_what_is_too_short_to_be_found_for_certain_is_no_secret() -> None:
+def test_a_short_secret_is_not_redacted() -> None:
     assert Redaction(["abc"]).text("abc") == "abc"
 
 
-def test_the_longer_of_two_secrets_is_taken_out_whole() -> None:
+def test_the_longer_of_two_secrets_is_redacted_whole() -> None:
     assert Redaction(["password", "password-of-ada"]).text("password-of-ada") == REDACTED
 
 
-def test_a_secret_of_several_lines_is_taken_out_line_by_line() -> None:
+def test_a_secret_of_several_lines_is_redacted_line_by_line() -> None:
     assert Redaction(["first line\nsecond line"]).text("second line") == REDACTED
 
 
-def test_names_and_values_of_json_have_none() -> None:
-    said = REDACTION.json({SECRET: [SECRET, 1, None, {"a": (SECRET,)}]})
-    assert said == {REDACTED: [REDACTED, 1, None, {"a": [REDACTED]}]}
+def test_names_and_values_of_json_are_redacted() -> None:
+    text = REDACTION.json({SECRET: [SECRET, 1, None, {"a": (SECRET,)}]})
+    assert text == {REDACTED: [REDACTED, 1, None, {"a": [REDACTED]}]}
 
 
 @given(st.lists(st.sampled_from([*KEYS, SECRET, PRIVATE, "word", "\n", " ", "é"]), max_size=12), st.data())
-def test_a_stream_says_what_the_whole_would(parts: list[str], data: st.DataObject) -> None:
+def test_a_stream_gives_the_same_text_as_the_whole(parts: list[str], data: st.DataObject) -> None:
     text = "\n".join(parts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     stream = RedactedStream(REDACTION)
@@ -71,7 +71,7 @@ def test_a_stream_says_what_the_whole_would(parts: list[str], data: st.DataObjec
 
 @settings(deadline=None)  # it is long, and the machine may be busy
 @given(st.integers(0, 12_000), st.integers(50, 2_000), st.sampled_from([SECRET, *KEYS]))
-def test_a_line_without_end_hides_nothing(at: int, size: int, secret: str) -> None:
+def test_a_secret_in_an_unfinished_line_is_redacted(at: int, size: int, secret: str) -> None:
     text = "." * at + secret + "." * (12_000 - at)
     stream = RedactedStream(REDACTION)
     pieces = [stream.feed(text[start : start + size]) for start in range(0, len(text), size)]
@@ -79,7 +79,7 @@ def test_a_line_without_end_hides_nothing(at: int, size: int, secret: str) -> No
     assert any(pieces)
 
 
-def test_what_is_complete_is_shown_at_once() -> None:
+def test_complete_lines_are_returned_at_once() -> None:
     stream = RedactedStream(REDACTION)
     assert stream.feed("one\ntw") == "one\n"
     assert stream.feed("o\rthree") == "two\r"
@@ -100,7 +100,7 @@ def test_variables_are_secret_by_their_names() -> None:
     assert sorted(secret_values(environment, named=["MINE", "GONE"])) == ["1", "2", "3", "4", "5"]
 
 
-async def test_nothing_that_a_tool_answers_has_one() -> None:
+async def test_the_result_of_a_tool_is_redacted() -> None:
     outcome = ToolResult(
         content={"said": SECRET},
         artifacts=[NewArtifact(type=ArtifactType.DOC, title=SECRET, content=SECRET, media_type="text/plain")],

@@ -26,17 +26,17 @@ def test_an_agent_that_names_no_tool_has_none() -> None:
     assert names(ToolCatalog(tools("a")).toolset([])) == []
 
 
-def test_a_prefix_stands_for_all_tools_that_begin_so() -> None:
+def test_a_prefix_matches_all_tools_that_begin_with_it() -> None:
     catalog = ToolCatalog(tools("plan_b", "plan_a", "sleep"))
     assert names(catalog.toolset(["sleep", "plan_*"])) == ["sleep", "plan_a", "plan_b"]
     assert names(catalog.toolset(["*"])) == ["plan_a", "plan_b", "sleep"]
 
 
-def test_a_prefix_may_stand_for_nothing() -> None:
+def test_a_prefix_may_match_nothing() -> None:
     assert names(ToolCatalog(tools("sleep")).toolset(["mcp_*"])) == []
 
 
-def test_a_star_elsewhere_is_refused() -> None:
+def test_a_star_is_only_allowed_at_the_end() -> None:
     with pytest.raises(Invalid, match="a `\\*` is only allowed at the end"):
         ToolCatalog(tools("sleep")).toolset(["*eep"])
 
@@ -49,7 +49,7 @@ def test_an_unknown_name_is_refused_and_close_ones_are_named() -> None:
         catalog.toolset(["zzz"])
 
 
-def test_a_local_tool_wins_over_a_remote_one_of_its_name_and_the_catalog_says_so() -> None:
+def test_a_local_tool_shadows_a_remote_one_and_the_catalog_records_it() -> None:
     local, remote = tools("look", "look")
     catalog = ToolCatalog([local], remote=[remote, *tools("paint", "paint", "tool_search")])
     assert catalog.toolset(["look"]).find("look") is local
@@ -57,7 +57,7 @@ def test_a_local_tool_wins_over_a_remote_one_of_its_name_and_the_catalog_says_so
     assert [tool.spec.name for tool in catalog] == ["look", "paint"]
 
 
-def test_a_remote_tool_that_can_be_none_keeps_no_other_away() -> None:
+def test_an_invalid_remote_tool_does_not_affect_the_others() -> None:
     broken = Recorder(spec=a_spec("broken", parameters={"type": "string"}))
     catalog = ToolCatalog([], remote=[broken, *tools("1st", "good")])
     assert [tool.spec.name for tool in catalog] == ["good"]
@@ -71,7 +71,7 @@ def test_two_local_tools_of_one_name_are_refused(twice: list[str]) -> None:
         ToolCatalog(tools(*twice))
 
 
-def test_a_local_tool_that_can_be_none_is_refused() -> None:
+def test_an_invalid_local_tool_is_refused() -> None:
     with pytest.raises(Invalid, match="must be more than 0"):
         ToolCatalog([Recorder(spec=a_spec(timeout=0))])
 
@@ -90,19 +90,19 @@ def test_with_few_tools_all_are_shown() -> None:
     assert box.visible(values={}, run_id=RunId("run_1")) == box.all()
 
 
-def test_tools_to_find_tools_with_are_there_if_they_are_named() -> None:
+def test_discovery_tools_are_there_if_they_are_named() -> None:
     box = ToolCatalog(tools("look")).toolset(["tool_search", "look"])
     assert names(box) == ["look", "tool_search"]
     assert box.visible(values={}, run_id=RunId("run_1")) == box.all()
 
 
-def test_with_many_tools_a_core_is_shown_and_the_tools_to_find_the_others_with() -> None:
+def test_with_many_tools_the_core_and_the_discovery_tools_are_shown() -> None:
     box = ToolCatalog(tools("hang", "look", "paint")).toolset(["*"], exposure=FEW)
     shown = box.visible(values={}, run_id=RunId("run_1"))
     assert [tool.spec.name for tool in shown] == ["look", "tool_search", "tool_activate"]
 
 
-async def test_what_was_found_and_activated_is_shown_for_the_length_of_the_run() -> None:
+async def test_an_activated_tool_is_shown_until_the_run_ends() -> None:
     box = ToolCatalog(tools("hang", "look", "paint")).toolset(["*"], exposure=FEW)
     found = await box.find("tool_search").run(a_call(), {"query": "paint"})
     assert found.content == {"tools": [{"name": "paint", "description": "paint at it", "active": False}]}
@@ -121,7 +121,7 @@ async def test_a_tool_that_is_not_shown_can_still_be_called() -> None:
     assert (await box.find("paint").run(a_call(), {})).content == "seen"
 
 
-def test_a_remote_method_that_is_away_can_be_called_but_is_not_shown() -> None:
+def test_an_offline_remote_method_can_be_called_but_is_not_shown() -> None:
     catalog = ToolCatalog(tools("a"), offline=lambda name: Recorder(spec=a_spec(name)))
     found = catalog.toolset(["a", "remote__look", "remote__all*"])
     assert names(found) == ["a"] == [tool.spec.name for tool in found.visible(values={}, run_id=RunId("r"))]
@@ -131,14 +131,14 @@ def test_a_remote_method_that_is_away_can_be_called_but_is_not_shown() -> None:
         found.find("remote__other")
 
 
-def test_a_remote_method_that_is_there_is_that_and_nothing_else() -> None:
+def test_an_online_remote_method_is_not_offline() -> None:
     offered = tools("remote__look")
     catalog = ToolCatalog(tools("a"), remote=offered, offline=lambda name: Recorder(spec=a_spec(name)))
     found = catalog.toolset(["remote__look", "remote__*"])
     assert names(found) == ["remote__look"] and found.find("remote__look") is offered[0]
 
 
-def test_a_local_tool_wins_over_a_remote_method_of_its_name_and_the_catalog_says_so() -> None:
+def test_a_local_tool_shadows_a_remote_method_and_the_catalog_records_it() -> None:
     local, offered = tools("remote__look"), tools("remote__look")
     catalog = ToolCatalog(local, remote=offered, offline=lambda name: Recorder(spec=a_spec(name)))
     found = catalog.toolset(["remote__look"])
@@ -147,10 +147,10 @@ def test_a_local_tool_wins_over_a_remote_method_of_its_name_and_the_catalog_says
 
 
 @pytest.mark.parametrize("pattern", ["remote__look", "remote__*", "remote*", "mcp__git__*", "mcp__git__x", "mcp*", "*"])
-def test_tools_of_others_come_and_go(pattern: str) -> None:
+def test_patterns_for_remote_tools_are_dynamic(pattern: str) -> None:
     assert is_dynamic(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["bash", "read_*", "remote", "memory_*", "task_status"])
-def test_tools_of_ours_are_there(pattern: str) -> None:
+def test_patterns_for_local_tools_are_not_dynamic(pattern: str) -> None:
     assert not is_dynamic(pattern)

@@ -103,7 +103,7 @@ def test_a_tool_without_parameters_takes_an_empty_object() -> None:
     assert parameters_schema(Nothing) == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-def test_a_tagged_union_is_written_out() -> None:
+def test_a_tagged_union_has_no_references() -> None:
     class Circle(ToolArguments, frozen=True, kw_only=True, tag="circle", tag_field="shape"):
         """Round."""
 
@@ -183,7 +183,7 @@ class Endless(ToolArguments, frozen=True, kw_only=True):
     more: Annotated["Endless | None", Meta(description="More.")] = None
 
 
-def test_parameters_that_contain_themselves_are_refused() -> None:
+def test_recursive_parameters_are_refused() -> None:
     with pytest.raises(Invalid, match="`Endless` contains itself"):
         parameters_schema(Endless)
 

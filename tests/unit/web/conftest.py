@@ -1,4 +1,4 @@
-"""What turns pages into Markdown, for all tests here."""
+"""The Markdown converter for all tests here."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Addresses that mean loopback to somebody: to a resolver, to a browser, or only to whoever wrote them."""
+"""URLs that some resolver, browser or attacker takes for loopback."""
 
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
@@ -8,7 +8,7 @@ LOOPBACK = ("127.0.0.1", "127.0.0.53", "127.1.2.3", "127.255.255.254", "0.0.0.0"
 
 
 def hostile_urls(port: int) -> list[str]:
-    """Return addresses at the port of a canary, each once."""
+    """Return distinct URLs with the port of a canary server."""
     hosts = [
         *_hosts(),
         "localhost",
@@ -23,7 +23,7 @@ def hostile_urls(port: int) -> list[str]:
 
 
 def rebinding() -> Iterator[tuple[str, list[str]]]:
-    """Yield names and the addresses that they have, one after the other; `%` stands for a public one that works."""
+    """Yield host names and the addresses that they resolve to in turn; `%` stands for a working public one."""
     inside = ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "127.0.0.53", "::", "64:ff9b::7f00:1", "2002:7f00:1::"]
     for number, address in enumerate(inside):
         yield f"at-once-{number}.example", [address]
@@ -45,7 +45,7 @@ def _hosts() -> Iterator[str]:
 
 
 def _numbers(address: IPv4Address) -> Iterator[str]:
-    """Yield what C libraries and browsers take for the same address."""
+    """Yield notations that C libraries and browsers accept for the same address."""
     value, parts = int(address), address.packed
     yield from (str(value), hex(value), oct(value).replace("0o", "0"), f"0x{value:X}", f"0{value:o}", f"0x{value:010x}")
     yield from (f"{parts[0]}.{value & 0xFFFFFF}", f"{parts[0]}.{parts[1]}.{value & 0xFFFF}")
@@ -64,7 +64,7 @@ def _numbers(address: IPv4Address) -> Iterator[str]:
 
 
 def _carried(address: IPv4Address) -> Iterator[str]:
-    """Yield IPv6 addresses that carry it."""
+    """Yield IPv6 addresses that embed it."""
     value = int(address)
     for prefix in (
         "::ffff:0:0",
@@ -88,7 +88,7 @@ def _carried(address: IPv4Address) -> Iterator[str]:
 
 
 def _other_digits(text: str) -> Iterator[str]:
-    """Yield it in digits and dots of other scripts, and in ways that others decode."""
+    """Yield it in digits and dots of other scripts, and in encodings."""
     for zero in (0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7E2, 0x0660, 0x06F0, 0x0966, 0x1FBF0):
         yield "".join(chr(zero + int(c)) if c.isdigit() else c for c in text)
     yield "".join("⓪①②③④⑤⑥⑦⑧⑨"[int(c)] if c.isdigit() else c for c in text)
@@ -105,7 +105,7 @@ def _other_digits(text: str) -> Iterator[str]:
 
 
 def _tricks(port: int) -> Iterator[str]:
-    """Yield addresses that two readers read in two ways."""
+    """Yield URLs that two parsers read differently."""
     here = f"127.0.0.1:{port}"
     for good in ("example.com", "example.com:80", "93.184.216.1"):
         yield f"http://{good}@{here}/"

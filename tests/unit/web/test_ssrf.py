@@ -1,4 +1,4 @@
-"""Whatever a model or a page writes as an address, nothing of this machine or of its neighbours is connected to."""
+"""No URL of a model or a page leads to a connection to this machine or its network."""
 
 import asyncio
 import socket
@@ -21,18 +21,17 @@ from tests.support.calls import a_call
 from tests.support.web_server import StubWeb, WebPage, WebServer
 from tests.unit.web.hostile_addresses import hostile_urls, rebinding
 
-LEAST: Final = 500
-"""Attacks that there must be."""
-AT_ONCE: Final = 20
+MIN_ATTACKS: Final = 500
+MAX_PARALLEL_FETCHES: Final = 20
 
 
 class CredulousWeb(StubWeb):
-    """A web whose resolver takes whatever the machine takes for an address, as resolvers do."""
+    """A web whose resolver accepts every notation of an address that the system accepts."""
 
     async def addresses(self, host: str) -> Sequence[IPAddress]:
         if "localhost" in host:
             return [ip_address("127.0.0.1"), ip_address("::1")]
-        try:  # `127.1` and the like, without asking anybody
+        try:  # `127.1` and the like, without a name server
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except OSError:
             return await super().addresses(host)
@@ -41,7 +40,7 @@ class CredulousWeb(StubWeb):
 
 @pytest.fixture(scope="module")
 async def canary() -> AsyncIterator[WebServer]:
-    """Yield a server on loopback that nobody may reach."""
+    """Yield a server on loopback that must not be reached."""
     async with WebServer({"/": WebPage(body=b"the secret")}) as server:
         yield server
 
@@ -53,18 +52,18 @@ async def site() -> AsyncIterator[WebServer]:
 
 
 async def fetched(web: StubWeb, pages: MarkdownConverter, urls: Sequence[str]) -> list[ToolResult]:
-    """Return what comes of fetching each of them."""
-    tool, few = with_standard_middleware(web_fetch(web.http(), pages)), asyncio.Semaphore(AT_ONCE)
+    """Return the result for each URL."""
+    tool, semaphore = with_standard_middleware(web_fetch(web.http(), pages)), asyncio.Semaphore(MAX_PARALLEL_FETCHES)
 
     async def fetch(url: str) -> ToolResult:
-        async with few:
+        async with semaphore:
             return await tool.run(a_call(), {"url": url})
 
     return await asyncio.gather(*map(fetch, urls))
 
 
-def said(outcomes: Sequence[ToolResult]) -> str:
-    """Return all that was read."""
+def all_content(outcomes: Sequence[ToolResult]) -> str:
+    """Return the content of all results."""
     return "\n".join(str(outcome.content) for outcome in outcomes)
 
 
@@ -72,36 +71,36 @@ async def test_no_encoded_redirected_or_rebound_address_reaches_loopback(
     canary: WebServer, site: WebServer, pages: MarkdownConverter
 ) -> None:
     direct = hostile_urls(canary.port)
-    leading = [url for url in direct if not set("\r\n\x00") & set(url)]
+    redirect_targets = [url for url in direct if not set("\r\n\x00") & set(url)]
     statuses = (301, 302, 303, 307, 308)
     site.pages = {
         f"/{number}": WebPage(status=statuses[number % 5], headers={"Location": url})
-        for number, url in enumerate(leading)
+        for number, url in enumerate(redirect_targets)
     }
     site.pages["/again"] = WebPage(status=302, headers={"Location": "/again"})
     public = StubWeb({"example.com": site}).address("example.com")
     names = {name: [each.replace("%", public) for each in answers] for name, answers in rebinding()}
     web = CredulousWeb({"example.com": site}, answers=names)
-    redirected = [f"http://example.com/{number}" for number in range(len(leading))]
+    redirected = [f"http://example.com/{number}" for number in range(len(redirect_targets))]
     rebound = [f"http://{name}:{canary.port}/again" for name in names]
 
     outcomes = await fetched(web, pages, [*direct, *redirected, *rebound])
 
-    assert len(outcomes) >= LEAST
+    assert len(outcomes) >= MIN_ATTACKS
     assert canary.connections == 0
-    assert "the secret" not in said(outcomes)
+    assert "the secret" not in all_content(outcomes)
     assert all(is_public(ip_address(address)) for address in web.dialed)
     assert all(outcome.failed for outcome in outcomes)
-    assert len(site.requests) >= len(redirected)  # they did lead there
+    assert len(site.requests) >= len(redirected)  # the redirects were followed up to the check
 
 
-async def test_those_who_check_nothing_are_led_to_loopback_by_many_of_these(canary: WebServer) -> None:
-    web, led = CredulousWeb({}), 0
+async def test_many_of_these_urls_reach_loopback_without_checks(canary: WebServer) -> None:
+    web, reached = CredulousWeb({}), 0
     for url in hostile_urls(canary.port):
         host = url.partition("://")[2].rpartition(":")[0].strip("[]")
         with suppress(Unavailable, UnicodeError, ValueError):
-            led += any(address.is_loopback for address in await web.addresses(host))
-    assert led >= 100
+            reached += any(address.is_loopback for address in await web.addresses(host))
+    assert reached >= 100
 
 
 PRIVATE: Final = [
@@ -186,17 +185,17 @@ PUBLIC: Final = [
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_what_is_not_on_the_public_internet_is_known(address: str) -> None:
+def test_private_addresses_are_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_what_is_on_the_public_internet_is_known(address: str) -> None:
+def test_public_addresses_are_public(address: str) -> None:
     assert is_public(ip_address(address))
 
 
 @given(st.ip_addresses())
-def test_nothing_that_the_registries_reserve_counts_as_public(address: IPAddress) -> None:
+def test_no_reserved_address_is_public(address: IPAddress) -> None:
     carried = address.version == 6 and (getattr(address, "ipv4_mapped", None) or "64:ff9b::" in str(address))
     if is_public(address) and not carried:
         assert address.is_global

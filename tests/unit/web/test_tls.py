@@ -1,4 +1,4 @@
-"""Over TLS the certificate is that of the name, though what is connected to is an address."""
+"""Over TLS the certificate must match the host name, although the connection is to an address."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -21,10 +21,10 @@ from tests.support.web_server import StubWeb, WebPage, WebServer
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """Return a file with a key and a certificate of `example.com`, which signs itself."""
+    """Return a file with a key and a self-signed certificate of `example.com`."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = datetime.now(UTC)
-    made = (
+    built = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
@@ -34,7 +34,7 @@ def certificate(tmp_path: Path) -> Path:
     )
     path = tmp_path / "certificate.pem"
     path.write_bytes(
-        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + made.public_bytes(Encoding.PEM)
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + built.public_bytes(Encoding.PEM)
     )
     return path
 
@@ -47,7 +47,7 @@ async def site(certificate: Path) -> AsyncIterator[WebServer]:
         yield server
 
 
-async def test_a_page_is_read_from_whoever_has_the_certificate_of_the_name(
+async def test_the_certificate_must_match_the_host_name(
     site: WebServer, certificate: Path, pages: MarkdownConverter
 ) -> None:
     trusting = ssl.create_default_context(cafile=str(certificate))
@@ -61,14 +61,14 @@ async def test_a_page_is_read_from_whoever_has_the_certificate_of_the_name(
     assert str(mismatched.content).startswith("UNAVAILABLE: `other.org` cannot be read: [ssl: certificate_verify")
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused(site: WebServer, pages: MarkdownConverter) -> None:
+async def test_an_untrusted_certificate_is_refused(site: WebServer, pages: MarkdownConverter) -> None:
     tool = with_standard_middleware(web_fetch(StubWeb({"example.com": site}).http(), pages))
     refused = await tool.run(a_call(), {"url": "https://example.com/"})
     assert (refused.failed, site.requests) == (True, [])
     assert "certificate_verify_failed" in str(refused.content)
 
 
-async def test_a_page_does_not_lead_from_tls_to_no_tls(
+async def test_a_redirect_from_https_to_http_is_refused(
     site: WebServer, certificate: Path, pages: MarkdownConverter
 ) -> None:
     site.pages["/down"] = WebPage(status=302, headers={"Location": "http://example.com/"})

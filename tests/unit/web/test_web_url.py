@@ -1,4 +1,4 @@
-"""An address of the web is read in one way, or not at all."""
+"""A URL is parsed in exactly one way, or refused."""
 
 import pytest
 from hypothesis import given
@@ -45,13 +45,13 @@ def test_an_address_has_one_form(text: str, read: str) -> None:
         (f"http://example.com/{'x' * MAX_URL_CHARS}", "the URL has more than 4096 characters"),
     ],
 )
-def test_what_can_be_read_in_two_ways_is_refused(text: str, why: str) -> None:
+def test_an_ambiguous_url_is_refused(text: str, why: str) -> None:
     with pytest.raises(Invalid) as refused:
         parse_web_url(text)
     assert refused.value.message == why
 
 
-def test_brackets_are_for_addresses() -> None:
+def test_brackets_are_only_for_ipv6_addresses() -> None:
     with pytest.raises(Invalid, match="is not an IPv6 address"):
         parse_web_host("[::g]")
     with pytest.raises(Invalid):
@@ -59,7 +59,7 @@ def test_brackets_are_for_addresses() -> None:
 
 
 @given(st.text(max_size=60))
-def test_whatever_is_written_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     for attempt in (text, f"http://{text}", f"http://example.com/{text}", f"http://{text}.example.com:{text}/"):
         try:
             found = parse_web_url(attempt)
@@ -71,7 +71,7 @@ def test_whatever_is_written_is_read_or_refused(text: str) -> None:
 
 
 @given(st.text(max_size=60))
-def test_wherever_a_page_leads_is_read_or_refused(text: str) -> None:
+def test_any_redirect_target_is_parsed_or_refused(text: str) -> None:
     try:
         found = join_web_url(parse_web_url("http://example.com/a/b?c"), text)
     except Invalid:
@@ -80,11 +80,11 @@ def test_wherever_a_page_leads_is_read_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("port", [0, 21, 22, 25, 110, 143, 445, 993, 1023, 2049, 6000, 6667, 10080])
-def test_ports_that_are_not_for_the_web_are_refused(port: int) -> None:
+def test_ports_of_other_services_are_refused(port: int) -> None:
     with pytest.raises(Invalid, match=f"port {port} is not a web port"):
         check_web_port(parse_web_url(f"http://example.com:{port}/"))
 
 
 @pytest.mark.parametrize("port", [80, 443, 1024, 3000, 8000, 8080, 8443, 65535])
-def test_ports_that_may_be_for_the_web_are_not(port: int) -> None:
+def test_web_ports_are_accepted(port: int) -> None:
     check_web_port(parse_web_url(f"http://example.com:{port}/"))

@@ -1,4 +1,4 @@
-"""A run whose model calls plan tools, and keeps what they change."""
+"""A run that calls plan tools and keeps their changes."""
 
 from typing import Final
 
@@ -34,7 +34,7 @@ class Planner:
 
     @property
     def plan(self) -> Plan:
-        """The plan as it is now."""
+        """The current plan."""
         return msgspec.convert(self.values.get("plan", {}), Plan)
 
     async def call(self, name: str, *, at: Boundary = HERE, **arguments: Json) -> ToolResult:

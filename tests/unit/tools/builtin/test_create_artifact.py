@@ -7,12 +7,12 @@ from holdfast.tools.middleware import output_artifact_id, with_standard_middlewa
 from holdfast.tools.tool import ToolResult
 from tests.support.calls import KEY, a_call
 
-ASKED = {"type": "report", "title": "Tides", "content": "höher"}
+ARGUMENTS = {"type": "report", "title": "Tides", "content": "höher"}
 ID = ArtifactId(derived_id("art", key=KEY))
 
 
-async def test_an_artifact_is_made_under_an_id_of_the_call() -> None:
-    outcome = await CREATE_ARTIFACT.run(a_call(), dict(ASKED))
+async def test_the_artifact_id_derives_from_the_call_key() -> None:
+    outcome = await CREATE_ARTIFACT.run(a_call(), dict(ARGUMENTS))
     (new,) = outcome.artifacts
     check_new_artifact(new)
     assert outcome == ToolResult(
@@ -26,17 +26,17 @@ async def test_an_artifact_is_made_under_an_id_of_the_call() -> None:
     )
 
 
-async def test_the_same_call_makes_the_same_artifact_and_another_call_another() -> None:
-    first, again, other = [(await CREATE_ARTIFACT.run(a_call(key=key), dict(ASKED))).content for key in "aab"]
+async def test_each_call_has_its_own_artifact_id() -> None:
+    first, again, other = [(await CREATE_ARTIFACT.run(a_call(key=key), dict(ARGUMENTS))).content for key in "aab"]
     assert first == again != other
 
 
-def test_it_is_not_the_artifact_of_an_output_that_is_too_long() -> None:
+def test_the_id_differs_from_that_of_a_truncated_output() -> None:
     assert output_artifact_id(a_call()) != ID
 
 
-async def test_an_artifact_that_cannot_be_kept_is_refused() -> None:
+async def test_an_invalid_artifact_is_refused() -> None:
     for wrong in ({"type": "song"}, {"title": ""}, {"title": "x" * 501}, {"content": "a\x00"}, {"content": None}):
-        outcome = await with_standard_middleware(CREATE_ARTIFACT).run(a_call(), {**ASKED, **wrong})
+        outcome = await with_standard_middleware(CREATE_ARTIFACT).run(a_call(), {**ARGUMENTS, **wrong})
         assert outcome.failed
         assert outcome.artifacts == ()

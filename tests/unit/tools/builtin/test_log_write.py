@@ -10,7 +10,7 @@ async def test_a_line_is_written_into_the_log() -> None:
     assert outcome == ToolResult(content={"logged": True}, events=[AgentLogged(message="halfway")])
 
 
-async def test_a_line_that_cannot_be_kept_is_refused() -> None:
+async def test_an_invalid_line_is_refused() -> None:
     for message in ("", "x" * (MAX_LOG_MESSAGE_CHARS + 1), "a\x00b"):
         outcome = await with_standard_middleware(LOG_WRITE).run(a_call(), {"message": message})
         assert outcome.failed

@@ -1,4 +1,4 @@
-"""Whatever a model does with its plan tools, the plan is what the rules of `domain.plan` make of it."""
+"""Any sequence of plan tool calls gives the same plan as the functions of `domain.plan`."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ SEEN: Final = {"planned": "pending", "blocked": "pending"}
 
 
 class PlanTools(RuleBasedStateMachine):
-    """Each rule calls a tool, and does the same by the rules."""
+    """Each rule calls a tool and the corresponding function of `domain.plan`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class PlanTools(RuleBasedStateMachine):
         )
 
     @invariant()
-    def the_plan_is_what_the_rules_make_of_it(self) -> None:
+    def the_plan_is_that_of_the_domain_functions(self) -> None:
         assert self.planner.plan == self.expected
 
     @invariant()

@@ -30,7 +30,7 @@ async def planned(**task: Json) -> Planner:
     return planner
 
 
-async def test_a_new_task_is_answered_by_its_id_and_status_alone() -> None:
+async def test_creating_a_task_returns_only_its_id_and_status() -> None:
     planner = Planner()
     outcome = await planner.call(
         "create",
@@ -64,7 +64,7 @@ async def test_a_task_can_be_put_between_others() -> None:
     assert [(item.task_id, item.title) for item in planner.plan.items] == [(1, "read"), (3, "think"), (2, "write")]
 
 
-async def test_the_only_task_in_progress_is_the_one_that_was_started_last() -> None:
+async def test_starting_a_task_puts_the_previous_one_back() -> None:
     planner = await planned()
     await planner.call("create", title="write")
     assert (await planner.call("start", task_id=1)).content == {"task_id": 1, "status": "in_progress"}
@@ -74,7 +74,7 @@ async def test_the_only_task_in_progress_is_the_one_that_was_started_last() -> N
     assert (second.status, second.start) == (PlanStatus.IN_PROGRESS, LATER)
 
 
-async def test_starting_what_is_in_progress_changes_nothing() -> None:
+async def test_starting_a_task_in_progress_changes_nothing() -> None:
     planner = await planned()
     await planner.call("start", task_id=1)
     outcome = await planner.call("start", task_id=1, at=LATER)
@@ -107,14 +107,14 @@ async def test_a_blocked_task_reads_as_pending() -> None:
     assert (planner.plan.items[0].status, planner.plan.items[0].reason) == (PlanStatus.BLOCKED, "no key")
 
 
-async def test_a_cancelled_task_says_so_once() -> None:
+async def test_cancelling_returns_the_status_cancelled() -> None:
     planner = await planned()
     outcome = await planner.call("cancel", task_id=1, reason="not wanted")
     assert outcome.content == {"task_id": 1, "status": "cancelled"}
     assert (await planner.call("start", task_id=1)).content.startswith("CONFLICT: task 1 is cancelled")
 
 
-async def test_an_update_changes_what_is_given_and_nothing_else() -> None:
+async def test_an_update_changes_only_the_given_fields() -> None:
     planner = await planned(description="all", plan="slowly", priority="low")
     outcome = await planner.call("update", task_id=1, title="write", description=None, position=0)
     assert outcome.content == {"task_id": 1, "status": "pending"}
@@ -122,7 +122,7 @@ async def test_an_update_changes_what_is_given_and_nothing_else() -> None:
     assert item == PlanItem(task_id=1, position=0, title="write", priority=PlanPriority.LOW, plan="slowly")
 
 
-async def test_a_subtask_that_stays_keeps_whether_it_is_done() -> None:
+async def test_a_subtask_with_the_same_title_keeps_its_status() -> None:
     planner = await planned(subtasks=["a", "b", "a"])
     await planner.call("check", task_id=1, subtask=0)
     await planner.call("update", task_id=1, subtasks=["c", " a ", "a", "a"])
@@ -168,7 +168,7 @@ async def test_an_update_of_nothing_is_refused() -> None:
         ("cancel", {"task_id": 1}),
     ],
 )
-async def test_what_breaks_a_rule_is_told_and_changes_nothing(name: str, arguments: dict[str, Json]) -> None:
+async def test_an_invalid_change_fails_and_changes_nothing(name: str, arguments: dict[str, Json]) -> None:
     planner = await planned()
     outcome = await planner.call(name, **arguments)
     assert outcome.failed
@@ -176,7 +176,7 @@ async def test_what_breaks_a_rule_is_told_and_changes_nothing(name: str, argumen
     assert (outcome.values, outcome.events) == ({}, ())
 
 
-async def test_a_value_that_is_no_plan_is_told() -> None:
+async def test_an_unreadable_plan_value_is_an_error() -> None:
     planner = Planner()
     planner.values["plan"] = {"items": 5}
     outcome = await planner.call("start", task_id=1)

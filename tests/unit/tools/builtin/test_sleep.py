@@ -11,14 +11,14 @@ from holdfast.tools.tool import InterruptResolved, Preempted, TimerFired, TimerW
 from tests.support.calls import KEY, NOW, a_call
 
 
-async def test_sleeping_waits_for_a_time_under_a_timer_of_the_call() -> None:
+async def test_sleep_waits_on_a_timer_with_an_id_from_the_call_key() -> None:
     outcome = await SLEEP.run(a_call(), {"seconds": 90})
     until = Instant("2026-01-31T12:01:30.000Z")
     assert outcome == ToolResult(wait=TimerWait(timer_id=derived_id("tmr", key=KEY), until=until))  # type: ignore[arg-type]
 
 
 @given(st.floats(0, MAX_SLEEP_SECONDS, exclude_min=True))
-async def test_it_always_waits_for_about_as_long_as_asked_and_never_for_nothing(seconds: float) -> None:
+async def test_the_wait_is_the_given_time_and_at_least_a_millisecond(seconds: float) -> None:
     wait = (await SLEEP.run(a_call(), {"seconds": seconds})).wait
     assert isinstance(wait, TimerWait)
     waited = millis(wait.until) - millis(NOW)
@@ -26,22 +26,22 @@ async def test_it_always_waits_for_about_as_long_as_asked_and_never_for_nothing(
     assert abs(waited - seconds * 1000) <= 1
 
 
-async def test_when_the_time_came_it_says_how_long_it_slept() -> None:
+async def test_the_result_is_the_time_slept() -> None:
     assert await SLEEP.resume(a_call(), {"seconds": 1.5}, TimerFired()) == ToolResult(content={"slept_seconds": 1.5})
 
 
-async def test_when_somebody_speaks_it_wakes_early() -> None:
+async def test_a_message_wakes_it_early() -> None:
     outcome = await SLEEP.resume(a_call(), {"seconds": 5}, Preempted())
     assert outcome == ToolResult(content={"woke_early": True, "because": "a person said something"})
 
 
-async def test_anything_else_is_none_of_its_business() -> None:
+async def test_an_unexpected_cause_is_refused() -> None:
     with pytest.raises(Conflict, match="`sleep` does not wait for InterruptResolved"):
         await SLEEP.resume(a_call(), {"seconds": 5}, InterruptResolved(response=1))
 
 
 @pytest.mark.parametrize("seconds", [0, -1, MAX_SLEEP_SECONDS + 1, "5", None, True, float("nan"), float("inf")])
-async def test_a_time_that_is_none_or_too_long_is_refused(seconds: object) -> None:
+async def test_an_invalid_or_too_long_time_is_refused(seconds: object) -> None:
     outcome = await with_standard_middleware(SLEEP).run(a_call(), {"seconds": seconds})
     assert outcome.failed
     assert outcome.wait is None

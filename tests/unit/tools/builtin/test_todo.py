@@ -6,7 +6,7 @@ from holdfast.tools.tool import ToolResult
 from tests.support.calls import a_call
 
 
-async def test_what_was_written_is_read() -> None:
+async def test_a_written_list_is_read_back() -> None:
     items = [{"text": "read", "done": True}, {"text": "write"}]
     wrote = await TODO_WRITE.run(a_call(), {"items": items})
     assert wrote.content == {"items": 2, "done": 1}
@@ -23,7 +23,7 @@ async def test_writing_replaces_the_whole_list() -> None:
     assert (await TODO_WRITE.run(a_call(values=before), {"items": []})).values == {"todo": {"items": []}}
 
 
-async def test_a_list_that_cannot_be_kept_is_refused() -> None:
+async def test_an_invalid_list_is_refused() -> None:
     too_many: Json = [{"text": "a"}] * (MAX_TODO_ITEMS + 1)
     for items in (
         too_many,
@@ -37,7 +37,7 @@ async def test_a_list_that_cannot_be_kept_is_refused() -> None:
         assert outcome.values == {}
 
 
-async def test_a_value_that_is_no_list_is_told() -> None:
+async def test_an_unreadable_list_value_is_an_error() -> None:
     outcome = await with_standard_middleware(TODO_READ).run(a_call(values={"todo": {"items": 5}}), {})
     assert outcome.failed
     assert outcome.content.startswith("INVALID: the `todo` of this run cannot be read")

@@ -10,21 +10,21 @@ from tests.support.calls import a_call, a_run, a_spec
 SPECS: Final = [a_spec(f"tool_{letter}") for letter in "abcdefghijklmnop"]
 
 
-def shown(call: ToolContext) -> frozenset[str]:
+def visible(call: ToolContext) -> frozenset[str]:
     return frozenset({"tool_a", *activated_tools(call.values, call.run.id).active})
 
 
-async def activated(name: str, *, most: int = 3, call: ToolContext | None = None) -> ToolResult:
-    return await with_standard_middleware(tool_activate(SPECS, visible_names=shown, limit=most)).run(
+async def activated(name: str, *, limit: int = 3, call: ToolContext | None = None) -> ToolResult:
+    return await with_standard_middleware(tool_activate(SPECS, visible_names=visible, limit=limit)).run(
         call or a_call(), {"name": name}
     )
 
 
 async def searched(query: str) -> Json:
-    return (await tool_search(SPECS, visible_names=shown).run(a_call(), {"query": query})).content
+    return (await tool_search(SPECS, visible_names=visible).run(a_call(), {"query": query})).content
 
 
-async def test_activating_adds_to_what_is_active() -> None:
+async def test_activation_adds_to_the_active_tools() -> None:
     first = await activated("tool_b")
     assert first == ToolResult(
         content={"name": "tool_b", "active": True},
@@ -34,34 +34,34 @@ async def test_activating_adds_to_what_is_active() -> None:
     assert second.values == {"tools": {"run_id": "run_1", "active": ["tool_b", "tool_c"]}}
 
 
-async def test_what_is_shown_already_changes_nothing() -> None:
+async def test_activating_a_visible_tool_changes_nothing() -> None:
     assert await activated("tool_a") == ToolResult(content={"name": "tool_a", "active": True})
 
 
-async def test_what_another_run_activated_is_forgotten() -> None:
+async def test_tools_activated_by_another_run_are_ignored() -> None:
     before = (await activated("tool_b")).values
     after = await activated("tool_c", call=a_call(run=a_run(id="run_2"), values=before))
     assert after.values == {"tools": {"run_id": "run_2", "active": ["tool_c"]}}
 
 
-async def test_there_is_an_end_to_activating() -> None:
-    first = await activated("tool_b", most=1)
-    outcome = await activated("tool_c", most=1, call=a_call(values=first.values))
+async def test_activation_has_a_limit() -> None:
+    first = await activated("tool_b", limit=1)
+    outcome = await activated("tool_c", limit=1, call=a_call(values=first.values))
     assert outcome == ToolResult(content="CONFLICT: 1 tools are active, which is the limit: use those", failed=True)
 
 
-async def test_a_tool_that_is_not_there_cannot_be_activated() -> None:
+async def test_an_unknown_tool_cannot_be_activated() -> None:
     outcome = await activated("tol_b")
     assert outcome.failed
     assert outcome.content.startswith("NOT_FOUND: there is no tool `tol_b`: did you mean `tool_b`")
 
 
-async def test_a_search_finds_so_many_and_says_which_are_shown() -> None:
+async def test_a_search_is_limited_and_marks_visible_tools() -> None:
     found = (await searched("tool"))["tools"]
     assert len(found) == MAX_FOUND_TOOLS
     assert found[0] == {"name": "tool_a", "description": "tool_a at it", "active": True}
     assert found[1]["active"] is False
 
 
-async def test_a_search_that_finds_nothing_says_what_to_do() -> None:
+async def test_a_search_without_results_suggests_other_words() -> None:
     assert await searched("zzz") == "none of 16 tools matches: try other words"

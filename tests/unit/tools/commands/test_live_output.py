@@ -1,4 +1,4 @@
-"""Output is shown while it runs: the first at once, the rest in pieces, and not without end."""
+"""Output of a running command is sent as activities: the first at once, the rest throttled and limited."""
 
 import asyncio
 
@@ -15,10 +15,10 @@ from tests.support.calls import a_call
 
 
 class Screen:
-    """What people see of a call."""
+    """Collects the activities of a call."""
 
     def __init__(self) -> None:
-        self.begun = 0
+        self.started = 0
         self.pieces: list[str] = []
         self.changed = asyncio.Event()
 
@@ -26,7 +26,7 @@ class Screen:
         match event:
             case ActivitySnapshot(content=content):
                 assert content == {"tool_call_id": "call_1", "output": []}
-                self.begun += 1
+                self.started += 1
             case ActivityDelta(patch=patch):
                 self.pieces += [msgspec.to_builtins(one)["value"] for one in patch]
         self.changed.set()
@@ -36,11 +36,11 @@ def live(screen: Screen, *secrets: str) -> LiveOutput:
     return LiveOutput(msgspec.structs.replace(a_call(), emit_activity=screen.show), Redaction(secrets))
 
 
-async def test_the_first_is_shown_at_once_and_the_next_together() -> None:
+async def test_the_first_piece_is_sent_at_once_and_the_next_ones_together() -> None:
     screen = Screen()
     output = live(screen)
     output.feed(b"one\n")
-    assert (screen.begun, screen.pieces) == (1, ["one\n"])
+    assert (screen.started, screen.pieces) == (1, ["one\n"])
     output.feed(b"two\n")
     output.feed(b"three\n")
     assert screen.pieces == ["one\n"]
@@ -48,16 +48,16 @@ async def test_the_first_is_shown_at_once_and_the_next_together() -> None:
     await screen.changed.wait()
     assert screen.pieces == ["one\n", "two\nthree\n"]
     output.end()
-    assert screen.begun == 1
+    assert screen.started == 1
 
 
-async def test_what_is_silent_shows_nothing() -> None:
+async def test_a_silent_command_sends_nothing() -> None:
     screen = Screen()
     live(screen).end()
-    assert (screen.begun, screen.pieces) == (0, [])
+    assert (screen.started, screen.pieces) == (0, [])
 
 
-async def test_the_rest_is_shown_at_the_end() -> None:
+async def test_the_rest_is_sent_at_the_end() -> None:
     screen = Screen()
     output = live(screen)
     output.feed(b"one\ntw")
@@ -66,7 +66,7 @@ async def test_the_rest_is_shown_at_the_end() -> None:
     assert screen.pieces == ["one\n", "two"]
 
 
-async def test_secrets_and_characters_may_be_cut_anywhere() -> None:
+async def test_secrets_and_characters_may_be_split_between_pieces() -> None:
     screen = Screen()
     output = live(screen, "sesame-open")
     for byte in "é sesame-open \x00\n".encode():
@@ -75,7 +75,7 @@ async def test_secrets_and_characters_may_be_cut_anywhere() -> None:
     assert "".join(screen.pieces) == f"é {REDACTED} �\n"
 
 
-async def test_it_comes_to_an_end() -> None:
+async def test_live_output_is_limited() -> None:
     screen = Screen()
     output = live(screen)
     for _ in range(10):
@@ -86,7 +86,7 @@ async def test_it_comes_to_an_end() -> None:
     assert len(text) == MAX_LIVE_CHARS + len(TRUNCATED_NOTE)
 
 
-async def test_what_was_hushed_says_nothing_more() -> None:
+async def test_nothing_is_sent_after_stop() -> None:
     screen = Screen()
     output = live(screen)
     output.feed(b"one\n")

@@ -1,4 +1,4 @@
-"""Rules read a command as it will be run: from where the shell is."""
+"""Rules are applied to a command in the current folder of the shell."""
 
 from typing import Any
 
@@ -13,17 +13,17 @@ from holdfast.tools.permissions.policy import permission_policy
 RULES = Permissions(deny=["bash(rm *)"], ask=["write_file(ci/**)"], allow=["bash"])
 
 
-def test_a_shell_is_where_it_was_left() -> None:
+def test_the_folder_of_the_shell_is_remembered() -> None:
     assert shell_folder({}) == WORKING_ROOT
     assert shell_folder(shell_folder_value(WorkingPath("a/b"))) == "a/b"
 
 
 @pytest.mark.parametrize("value", [None, 7, {"folder": 7}, {"folder": "/etc"}, {"folder": "../x"}, {"folder": "a\0"}])
-def test_what_nobody_of_us_wrote_is_the_working_folder(value: Any) -> None:
+def test_an_unreadable_value_is_the_working_folder(value: Any) -> None:
     assert shell_folder({"shell": value}) == WORKING_ROOT
 
 
-def test_only_commands_of_a_shell_that_is_elsewhere_are_read_otherwise() -> None:
+def test_only_commands_of_a_shell_in_another_folder_are_changed() -> None:
     elsewhere = shell_folder_value(WorkingPath("it's"))
     assert arguments_for_rules("bash", {"command": "ls"}, {}) == {"command": "ls"}
     assert arguments_for_rules("write_file", {"path": "x"}, elsewhere) == {"path": "x"}
@@ -44,7 +44,7 @@ def test_only_commands_of_a_shell_that_is_elsewhere_are_read_otherwise() -> None
         ("cat <<EOF\nx\nEOF\n", PermissionAction.ALLOW, PermissionAction.ALLOW),
     ],
 )
-def test_a_rule_on_a_path_knows_where_the_shell_is(
+def test_a_path_rule_considers_the_folder_of_the_shell(
     command: str, here: PermissionAction, there: PermissionAction
 ) -> None:
     policy = permission_policy(RULES)

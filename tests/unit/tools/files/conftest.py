@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.tools.files.desk import Desk
+from tests.unit.tools.files.file_tool_runner import FileToolRunner
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def runner(tmp_path: Path) -> FileToolRunner:
+    return FileToolRunner(tmp_path)

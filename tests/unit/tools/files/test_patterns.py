@@ -32,14 +32,14 @@ from holdfast.tools.files.patterns import LineSearch, compile_glob, compile_rege
         ("日本*", ["日本語"], ["日"]),
     ],
 )
-def test_a_glob_means_what_people_mean_by_it(pattern: str, fits: list[str], fails: list[str]) -> None:
+def test_a_glob_matches_as_documented(pattern: str, fits: list[str], fails: list[str]) -> None:
     compiled = compile_glob(pattern)
     assert [path for path in fits if compiled.fullmatch(path) is None] == []
     assert [path for path in fails if compiled.fullmatch(path) is not None] == []
 
 
 @given(st.text(st.sampled_from("ab/*?[]{},!^-\\."), max_size=12))
-def test_whatever_is_written_is_a_glob_or_says_why_not(pattern: str) -> None:
+def test_any_text_is_a_glob_or_invalid(pattern: str) -> None:
     try:
         compile_glob(pattern).fullmatch("a/b")
     except Invalid as error:
@@ -47,25 +47,25 @@ def test_whatever_is_written_is_a_glob_or_says_why_not(pattern: str) -> None:
 
 
 @given(st.text(st.sampled_from("ab/.-+()$^|"), max_size=12))
-def test_a_glob_with_nothing_special_fits_itself_and_nothing_else(path: str) -> None:
+def test_a_literal_glob_matches_only_itself(path: str) -> None:
     assert compile_glob(path).fullmatch(path) is not None
     assert compile_glob(path).fullmatch(f"{path}x") is None
 
 
 @pytest.mark.parametrize("pattern", ["{a", "[z-a]"])
-def test_a_glob_that_means_nothing_is_refused(pattern: str) -> None:
+def test_an_invalid_glob_is_refused(pattern: str) -> None:
     with pytest.raises(Invalid):
         compile_glob(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{1001}", r"(?=a)", r"(a)\1", "*", "[", "a{1000}{1000}"])
-def test_an_expression_that_cannot_be_used_is_refused_with_the_reason(pattern: str) -> None:
+def test_an_invalid_regular_expression_is_refused_with_the_reason(pattern: str) -> None:
     with pytest.raises(Invalid, match="is not a valid regular expression") as caught:
         compile_regex(pattern)
     assert "RE2" in caught.value.message
 
 
-def test_an_expression_that_explodes_elsewhere_takes_no_time() -> None:
+def test_an_exponential_expression_runs_in_linear_time() -> None:
     assert compile_regex("(a+)+$|(a|a)*b|(.*.*.*)*x").search("a" * 50_000 + "c") is None
 
 
@@ -76,7 +76,7 @@ def test_an_expression_that_explodes_elsewhere_takes_no_time() -> None:
     st.text(st.sampled_from("aAbc \n"), max_size=30),
     st.booleans(),
 )
-def test_one_look_at_the_whole_text_misses_no_line(pattern: str, text: str, ignore_case: bool) -> None:
+def test_the_search_in_the_whole_text_misses_no_line(pattern: str, text: str, ignore_case: bool) -> None:
     search = LineSearch(pattern, ignore_case=ignore_case, context=0)
     line = compile_regex(pattern, ignore_case=ignore_case)
     lines = text.split("\n")

@@ -24,7 +24,7 @@ TEXT = st.text(st.sampled_from("aä\n\r\t ﻿𝄞"))
         (b"a\rb", "a\rb", ""),
     ],
 )
-def test_what_a_file_says_is_known_by_what_it_is(content: bytes, text: str, kind: str) -> None:
+def test_the_encoding_of_a_file_is_recognized(content: bytes, text: str, kind: str) -> None:
     found = decode_file(content, A)
     assert (found.text, found.encoding_note) == (text, kind)
 
@@ -40,7 +40,7 @@ def test_what_a_file_says_is_known_by_what_it_is(content: bytes, text: str, kind
         (b"\xff\xfea", "byte 3 is invalid"),
     ],
 )
-def test_what_is_no_text_for_certain_is_not_guessed(content: bytes, why: str) -> None:
+def test_an_unknown_encoding_is_not_guessed(content: bytes, why: str) -> None:
     with pytest.raises(Invalid, match=why):
         decode_file(content, A)
 
@@ -51,13 +51,13 @@ def test_what_is_no_text_for_certain_is_not_guessed(content: bytes, why: str) ->
         [("utf-8", b""), ("utf-8", b"\xef\xbb\xbf"), ("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")]
     ),
 )
-def test_a_text_becomes_the_bytes_that_it_was(text: str, encoding: tuple[str, bytes]) -> None:
+def test_encoding_a_decoded_file_gives_its_bytes(text: str, encoding: tuple[str, bytes]) -> None:
     content = encoding[1] + text.encode(encoding[0])
     assert decode_file(content, A).encoded() == content
 
 
 @given(TEXT, TEXT)
-def test_a_passage_has_the_bytes_that_it_has_in_the_whole(before: str, after: str) -> None:
+def test_an_encoded_passage_is_a_part_of_the_encoded_file(before: str, after: str) -> None:
     found = decode_file(f"{before}\r\n{after}".encode(), A)
     for line in found.text.split("\n"):
         assert found.encode_piece(line) in found.encoded()

@@ -12,7 +12,7 @@ from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.working_path import MAX_PATH_DEPTH, WORKING_ROOT, WorkingPath, parse_working_path
 from holdfast.sandbox.working_folders import WorkspaceFolders
 from holdfast.tools.files.walk import MAX_SEARCH_ENTRIES, MAX_SEARCH_SECONDS, FolderWalk, SearchBudget
-from tests.unit.tools.files.desk import Desk
+from tests.unit.tools.files.file_tool_runner import FileToolRunner
 
 
 def walked(
@@ -23,41 +23,41 @@ def walked(
         return list(walk.files(parse_working_path(start)))
 
 
-def test_files_come_in_the_order_of_their_names(desk: Desk, tmp_path: Path) -> None:
+def test_files_come_in_order_of_name(runner: FileToolRunner, tmp_path: Path) -> None:
     for name in ("b/a", "a", "c", "b/b/a"):
-        desk.write(name)
+        runner.write(name)
     assert walked(tmp_path) == ["a", "b/a", "b/b/a", "c"]
     assert walked(tmp_path, "b") == ["b/a", "b/b/a"]
 
 
-def test_what_is_ignored_is_left_out_unless_it_is_asked_for(desk: Desk, tmp_path: Path) -> None:
-    desk.write(".gitignore", "*.o\nbuild/\n/top\n!keep.o\n")
-    desk.write("src/.gitignore", "!b.o\nlocal\n")
+def test_ignored_files_are_left_out_unless_included(runner: FileToolRunner, tmp_path: Path) -> None:
+    runner.write(".gitignore", "*.o\nbuild/\n/top\n!keep.o\n")
+    runner.write("src/.gitignore", "!b.o\nlocal\n")
     for name in ("a.o", "keep.o", "build/x", "top", "src/top", "src/b.o", "src/c.o", "src/local", "local", ".git/HEAD"):
-        desk.write(name)
+        runner.write(name)
     assert walked(tmp_path) == [".gitignore", "keep.o", "local", "src/.gitignore", "src/b.o", "src/top"]
     assert "build/x" in walked(tmp_path, everything=True)
     assert ".git/HEAD" in walked(tmp_path, everything=True)
     assert walked(tmp_path, "src") == ["src/.gitignore", "src/b.o", "src/top"]
 
 
-def test_whoever_names_a_folder_that_is_ignored_looks_into_it(desk: Desk, tmp_path: Path) -> None:
-    desk.write(".gitignore", "build/\n")
-    desk.write("build/x")
+def test_an_ignored_folder_can_be_named_explicitly(runner: FileToolRunner, tmp_path: Path) -> None:
+    runner.write(".gitignore", "build/\n")
+    runner.write("build/x")
     assert walked(tmp_path, "build") == ["build/x"]
 
 
 @pytest.mark.parametrize("lines", ["[z-a]\nb\n", "!\n\\\nb\n", "b\n" + "*x*y*z\n" * 2_000, "\udcff\nb\n"])
-def test_a_line_that_nobody_understands_does_not_spoil_the_others(desk: Desk, tmp_path: Path, lines: str) -> None:
-    (desk.place / ".gitignore").write_bytes(lines.encode(errors="surrogateescape"))
-    desk.write("a")
-    desk.write("b")
+def test_an_invalid_ignore_line_does_not_affect_the_others(runner: FileToolRunner, tmp_path: Path, lines: str) -> None:
+    (runner.folder / ".gitignore").write_bytes(lines.encode(errors="surrogateescape"))
+    runner.write("a")
+    runner.write("b")
     assert walked(tmp_path) == [".gitignore", "a"]
 
 
-def test_a_pattern_that_explodes_elsewhere_takes_no_time(desk: Desk, tmp_path: Path) -> None:
-    desk.write(".gitignore", "*a" * 40 + "b\n")
-    desk.write("a" * 250)
+def test_an_exponential_ignore_pattern_runs_in_linear_time(runner: FileToolRunner, tmp_path: Path) -> None:
+    runner.write(".gitignore", "*a" * 40 + "b\n")
+    runner.write("a" * 250)
     assert walked(tmp_path) == [".gitignore", "a" * 250]
 
 
@@ -70,7 +70,7 @@ def test_a_pattern_that_explodes_elsewhere_takes_no_time(desk: Desk, tmp_path: P
     ),
     st.lists(st.sampled_from(["a", "!a", "!x.b", "c", "/c"]), max_size=2),
 )
-def test_what_is_ignored_is_what_git_ignores(tmp_path: Path, top: list[str], below: list[str]) -> None:
+def test_ignored_files_are_those_that_git_ignores(tmp_path: Path, top: list[str], below: list[str]) -> None:
     place = tmp_path / "files"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
@@ -93,13 +93,13 @@ def test_what_is_ignored_is_what_git_ignores(tmp_path: Path, top: list[str], bel
     assert walked(tmp_path) == sorted(listed.stdout.split(), key=lambda path: path.split("/"))
 
 
-def test_what_cannot_be_looked_at_is_passed_over_and_said(desk: Desk, tmp_path: Path) -> None:
-    desk.write("a")
-    desk.write(".gitignore", "*.o\n")
-    (desk.place / "b").symlink_to(tmp_path)
-    (desk.place / "c\nd").write_text("")
-    (desk.place / os.fsdecode(b"\xff")).write_text("")
-    os.mkfifo(desk.place / "e")
+def test_entries_that_cannot_be_visited_are_skipped_with_a_note(runner: FileToolRunner, tmp_path: Path) -> None:
+    runner.write("a")
+    runner.write(".gitignore", "*.o\n")
+    (runner.folder / "b").symlink_to(tmp_path)
+    (runner.folder / "c\nd").write_text("")
+    (runner.folder / os.fsdecode(b"\xff")).write_text("")
+    os.mkfifo(runner.folder / "e")
     budget = SearchBudget(Event())
     assert walked(tmp_path, budget=budget) == [".gitignore", "a"]
     assert budget.notes == [
@@ -108,8 +108,8 @@ def test_what_cannot_be_looked_at_is_passed_over_and_said(desk: Desk, tmp_path: 
     ]
 
 
-def test_folders_that_are_too_deep_are_passed_over(desk: Desk, tmp_path: Path) -> None:
-    at = desk.place
+def test_folders_that_are_too_deep_are_skipped(runner: FileToolRunner, tmp_path: Path) -> None:
+    at = runner.folder
     for _ in range(MAX_PATH_DEPTH + 3):
         at = at / "d"
         at.mkdir()
@@ -119,9 +119,9 @@ def test_folders_that_are_too_deep_are_passed_over(desk: Desk, tmp_path: Path) -
     assert budget.notes == [f"1 skipped: folders more than {MAX_PATH_DEPTH} deep"]
 
 
-def test_a_search_ends_when_it_has_looked_at_enough(desk: Desk, tmp_path: Path) -> None:
+def test_a_search_ends_when_its_budget_is_spent(runner: FileToolRunner, tmp_path: Path) -> None:
     for name in "abc":
-        desk.write(name)
+        runner.write(name)
     used = SearchBudget(Event())
     used.spend(entries=MAX_SEARCH_ENTRIES - 3)
     assert walked(tmp_path, budget=used) == ["a", "b"]
@@ -130,8 +130,8 @@ def test_a_search_ends_when_it_has_looked_at_enough(desk: Desk, tmp_path: Path) 
     ]
 
 
-def test_a_search_ends_when_its_time_is_up_or_nobody_waits(desk: Desk, tmp_path: Path) -> None:
-    desk.write("a")
+def test_a_search_ends_at_its_deadline_or_on_cancellation(runner: FileToolRunner, tmp_path: Path) -> None:
+    runner.write("a")
     times = iter([0.0, MAX_SEARCH_SECONDS + 1])
     late = SearchBudget(Event(), monotonic=lambda: next(times))
     assert walked(tmp_path, budget=late) == []
@@ -143,8 +143,8 @@ def test_a_search_ends_when_its_time_is_up_or_nobody_waits(desk: Desk, tmp_path:
     assert walked(tmp_path, budget=SearchBudget(halt)) == []
 
 
-def test_where_it_begins_must_be_a_folder(desk: Desk, tmp_path: Path) -> None:
-    desk.write("a")
+def test_a_walk_must_start_in_a_folder(runner: FileToolRunner, tmp_path: Path) -> None:
+    runner.write("a")
     with pytest.raises(Invalid, match="`a` is not a folder"):
         walked(tmp_path, "a")
     with pytest.raises(NotFound):

@@ -11,12 +11,12 @@ _HEAD = re.compile(r"@@ -(\d+),(\d+) \+(\d+),(\d+) @@")
 
 
 @given(TEXT, TEXT)
-def test_a_diff_makes_the_new_text_of_the_old_one(before: str, after: str) -> None:
+def test_applying_a_diff_to_the_old_text_gives_the_new_one(before: str, after: str) -> None:
     assert _patched(before, unified_diff(before, after, path="a")) == after
 
 
 @given(st.lists(st.integers(0, 400), max_size=6, unique=True))
-def test_changes_that_are_far_apart_are_told_apart(places: list[int]) -> None:
+def test_distant_changes_are_separate_hunks(places: list[int]) -> None:
     before = [f"{index}\n" for index in range(401)]
     after = [f"new {line}" if index in places else line for index, line in enumerate(before)]
     diff = unified_diff("".join(before), "".join(after), path="a")
@@ -24,7 +24,7 @@ def test_changes_that_are_far_apart_are_told_apart(places: list[int]) -> None:
     assert sum(line[:1] in "+-" for line in diff.split("\n")[2:] if line) == 2 * len(places)
 
 
-def test_a_diff_reads_as_people_know_it() -> None:
+def test_a_diff_is_in_unified_format() -> None:
     before = "".join(f"{number}\n" for number in range(1, 10))
     assert unified_diff(before, before.replace("5\n", "five\n"), path="src/a.py") == (
         "--- a/src/a.py\n+++ b/src/a.py\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n"
@@ -33,7 +33,7 @@ def test_a_diff_reads_as_people_know_it() -> None:
     assert unified_diff("a\n", "a\n", path="a") == ""
 
 
-def test_a_diff_that_is_too_long_is_cut_and_says_so() -> None:
+def test_a_diff_that_is_too_long_is_cut_with_a_note() -> None:
     diff = unified_diff("", "".join(f"{number}\n" for number in range(100_000)), path="a")
     assert len(diff) < MAX_DIFF_CHARS + 100
     kept, note = diff[:-1].rsplit("\n", 1)
@@ -51,7 +51,7 @@ def test_texts_that_would_take_too_long_to_compare_are_one_change() -> None:
 
 
 def _patched(before: str, diff: str) -> str:
-    """Return what a diff makes of a text, which it must fit."""
+    """Return a text with a diff applied, which must match it."""
     old = re.findall(r"[^\n]*\n|[^\n]+\Z", before)
     new: list[str] = []
     at = 0

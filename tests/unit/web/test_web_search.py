@@ -1,4 +1,4 @@
-"""A search asks the engine that the operator chose, and reads only what it was told to."""
+"""A search queries the configured engine, and reads only the configured fields."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -24,13 +24,13 @@ async def engine() -> AsyncIterator[WebServer]:
         yield server
 
 
-def answering(said: Json, **fields: Any) -> WebPage:
-    """Return an answer in JSON."""
-    return WebPage(body=msgspec.json.encode(said), headers={"Content-Type": "application/json"}, **fields)
+def json_page(value: Json, **fields: Any) -> WebPage:
+    """Return a JSON response."""
+    return WebPage(body=msgspec.json.encode(value), headers={"Content-Type": "application/json"}, **fields)
 
 
 def searxng(engine: WebServer) -> HttpWebSearch:
-    """Return a search by a server that answers as SearXNG does."""
+    """Return a search with a server that responds like SearXNG."""
     return HttpWebSearch(as_json_search(SearxngSearch(url=f"http://127.0.0.1:{engine.port}/search")), SystemResolver())
 
 
@@ -46,15 +46,15 @@ FOUND = [
 ]
 
 
-async def test_searxng_is_asked_for_json(engine: WebServer) -> None:
-    engine.pages["/search"] = answering({"results": RESULTS})
+async def test_searxng_is_queried_for_json(engine: WebServer) -> None:
+    engine.pages["/search"] = json_page({"results": RESULTS})
     assert await searxng(engine).search("green tea & more", limit=8) == FOUND
     assert await searxng(engine).search("tea", limit=1) == FOUND[:1]
     assert engine.requests[0].target == "/search?format=json&q=green+tea+%26+more"
 
 
-async def test_any_api_is_asked_as_the_settings_say(engine: WebServer) -> None:
-    engine.pages["/v1"] = answering({"web": {"hits": [{"name": "Tea", "at": {"url": "https://t.example/"}, "s": "x"}]}})
+async def test_a_json_api_is_queried_as_the_settings_say(engine: WebServer) -> None:
+    engine.pages["/v1"] = json_page({"web": {"hits": [{"name": "Tea", "at": {"url": "https://t.example/"}, "s": "x"}]}})
     api = JsonSearch(
         url=f"http://127.0.0.1:{engine.port}/v1?x=1",
         query="query",
@@ -74,8 +74,8 @@ async def test_any_api_is_asked_as_the_settings_say(engine: WebServer) -> None:
     assert (request.target, request.headers["x-key"]) == ("/v1?x=1&safe=true&lang=en&query=tea&n=3", "secret")
 
 
-async def test_an_api_may_want_a_body(engine: WebServer) -> None:
-    engine.pages["/"] = answering({"results": []})
+async def test_an_api_may_take_a_post_body(engine: WebServer) -> None:
+    engine.pages["/"] = json_page({"results": []})
     api = JsonSearch(url=f"http://127.0.0.1:{engine.port}/", method="POST", count="max", key_env="SEARCH_KEY")
     search = HttpWebSearch(api, SystemResolver(), environment={"SEARCH_KEY": "secret"})
     assert await search.search("tea", limit=3) == []
@@ -91,31 +91,29 @@ async def test_an_api_may_want_a_body(engine: WebServer) -> None:
         (WebPage(status=302, headers={"Location": "http://127.0.0.1/"}), "the search engine responded with status 302"),
         (WebPage(body=b"<html>"), "the response of the search engine is not JSON"),
         (WebPage(body=b"[" * 100_000), "the response of the search engine is not JSON"),
-        (answering({"hits": []}), "the response of the search engine has no list at `results`"),
-        (answering([1]), "the response of the search engine has no list at `results`"),
+        (json_page({"hits": []}), "the response of the search engine has no list at `results`"),
+        (json_page([1]), "the response of the search engine has no list at `results`"),
     ],
 )
-async def test_an_engine_that_answers_something_else_is_not_available(
-    engine: WebServer, page: WebPage, why: str
-) -> None:
+async def test_an_unusable_response_of_the_engine_is_unavailable(engine: WebServer, page: WebPage, why: str) -> None:
     engine.pages["/search"] = page
     with pytest.raises(Unavailable, match=why):
         await searxng(engine).search("tea", limit=3)
 
 
-async def test_without_its_key_nothing_is_asked(engine: WebServer) -> None:
+async def test_without_its_key_no_request_is_sent(engine: WebServer) -> None:
     api = JsonSearch(url=f"http://127.0.0.1:{engine.port}/", key_env="SEARCH_KEY")
     with pytest.raises(Unavailable, match="`SEARCH_KEY` has no key for the search engine: set it"):
         await HttpWebSearch(api, SystemResolver(), environment={}).search("tea", limit=3)
     assert engine.connections == 0
 
 
-async def test_the_tool_tells_what_was_found_and_that_others_wrote_it(engine: WebServer) -> None:
+async def test_the_tool_returns_the_results_as_untrusted(engine: WebServer) -> None:
     tool = with_standard_middleware(web_search(searxng(engine)))
-    engine.pages["/search"] = answering({"results": RESULTS})
+    engine.pages["/search"] = json_page({"results": RESULTS})
     found = await tool.run(a_call(), {"query": "tea", "limit": 1})
     assert (found.content, found.untrusted) == ({"results": msgspec.to_builtins(FOUND[:1])}, "tool:web_search")
-    engine.pages["/search"] = answering({"results": []})
+    engine.pages["/search"] = json_page({"results": []})
     assert (await tool.run(a_call(), {"query": "tea"})).content == "nothing was found: try other words"
 
 
@@ -133,7 +131,7 @@ async def test_the_tool_tells_what_was_found_and_that_others_wrote_it(engine: We
         ({"allow_hosts": []}, "unknown field"),
     ],
 )
-def test_wrong_settings_are_refused(settings: Json, why: str) -> None:
+def test_invalid_settings_are_refused(settings: Json, why: str) -> None:
     with pytest.raises((msgspec.ValidationError, Invalid), match=why):
         msgspec.convert(settings, WebSettings)
 

@@ -1,4 +1,4 @@
-"""What is written about tools is true."""
+"""The tool reference and guide agree with the code."""
 
 import re
 from typing import Annotated, Any, Final

@@ -1,4 +1,4 @@
-"""Rules about hosts of the web."""
+"""Rules for hosts of the web."""
 
 import pytest
 from hypothesis import given
@@ -13,15 +13,15 @@ from holdfast.tools.permissions.rule_checks import check_rule, rule_problems, su
 from tests.support.calls import an_agent
 
 
-def verdict(url: str, **rules: list[str]) -> str:
-    """Return what rules make of a fetch."""
+def action_for(url: str, **rules: list[str]) -> str:
+    """Return the action for a fetch."""
     return str(
         permission_policy(Permissions(**rules)).decide("web_fetch", {"url": url}, default=PermissionAction.ASK).action
     )
 
 
 @pytest.mark.parametrize(
-    ("rule", "url", "fits"),
+    ("rule", "url", "matches"),
     [
         ("domain:example.com", "https://example.com/x", True),
         ("domain:example.com", "https://docs.example.com:8080/", True),
@@ -39,16 +39,16 @@ def verdict(url: str, **rules: list[str]) -> str:
         ("domain:example.com", "not an address", False),
     ],
 )
-def test_a_rule_is_about_a_host_and_all_below_it(rule: str, url: str, fits: bool) -> None:
-    assert domain_pattern(rule).matches(url) is fits
-    assert verdict(url, allow=[f"web_fetch({rule})"]) == ("allow" if fits else "ask")
-    assert verdict(url, deny=[f"web_fetch({rule})"], allow=["web_fetch"]) == ("deny" if fits else "allow")
+def test_a_rule_matches_a_host_and_its_subdomains(rule: str, url: str, matches: bool) -> None:
+    assert domain_pattern(rule).matches(url) is matches
+    assert action_for(url, allow=[f"web_fetch({rule})"]) == ("allow" if matches else "ask")
+    assert action_for(url, deny=[f"web_fetch({rule})"], allow=["web_fetch"]) == ("deny" if matches else "allow")
 
 
-def test_a_fetch_that_no_rule_is_about_is_asked_for() -> None:
-    assert verdict("https://example.com/") == "ask"
-    assert verdict("https://example.com/", allow=["web_fetch"]) == "allow"
-    assert verdict("https://example.com/", ask=["web_fetch(domain:example.com)"], allow=["web_fetch"]) == "ask"
+def test_a_fetch_without_a_matching_rule_requires_approval() -> None:
+    assert action_for("https://example.com/") == "ask"
+    assert action_for("https://example.com/", allow=["web_fetch"]) == "allow"
+    assert action_for("https://example.com/", ask=["web_fetch(domain:example.com)"], allow=["web_fetch"]) == "ask"
 
 
 @pytest.mark.parametrize(
@@ -63,22 +63,22 @@ def test_a_fetch_that_no_rule_is_about_is_asked_for() -> None:
         ("web_search(domain:example.com)", "rules of `web_search` take nothing in brackets: write `web_search`"),
     ],
 )
-def test_a_rule_that_no_address_can_fit_is_an_error(rule: str, why: str) -> None:
+def test_a_rule_that_no_url_can_match_is_an_error(rule: str, why: str) -> None:
     with pytest.raises(Invalid, match=why.replace("(", r"\(")):
         check_rule(rule)
 
 
-def test_a_rule_behind_one_that_covers_it_is_an_error() -> None:
+def test_a_rule_covered_by_an_earlier_one_is_an_error() -> None:
     rules = Permissions(
         deny=["web_fetch(domain:example.com)"],
         allow=["web_fetch(domain:docs.example.com)", "web_fetch(domain:*.example.com)", "web_fetch(domain:other.org)"],
     )
     assert [(problem.kind, problem.position) for problem in rule_problems(rules)] == [("allow", 0), ("allow", 1)]
-    below = Permissions(deny=["web_fetch(domain:*.example.com)"], allow=["web_fetch(domain:example.com)"])
-    assert list(rule_problems(below)) == []
+    subdomains = Permissions(deny=["web_fetch(domain:*.example.com)"], allow=["web_fetch(domain:example.com)"])
+    assert list(rule_problems(subdomains)) == []
 
 
-def test_always_offers_the_host_and_not_the_page() -> None:
+def test_the_suggested_grant_is_the_host_and_not_the_page() -> None:
     policy = permission_policy(Permissions())
     assert suggest_grants(policy, "web_fetch", {"url": "https://docs.example.com/a?b"}) == [
         ["web_fetch(domain:docs.example.com)"]
@@ -90,20 +90,22 @@ def test_a_child_may_fetch_at_most_what_its_parent_may() -> None:
     parent = an_agent("parent", permissions=Permissions(allow=["web_fetch(domain:example.com)"]))
     child = an_agent("child", permissions=Permissions(allow=["web_fetch"]))
     chain = PermissionChain(child, inherited_rights(values_for_child(parent, {})))
-    decided = {
+    actions = {
         host: str(chain.decide("web_fetch", {"url": f"https://{host}/"}, default=PermissionAction.ASK).action)
         for host in ("example.com", "other.org")
     }
-    assert decided == {"example.com": "allow", "other.org": "ask"}
+    assert actions == {"example.com": "allow", "other.org": "ask"}
 
 
 _LABEL = st.text("abc1", min_size=1, max_size=3).filter(lambda text: not text.isdigit())
 
 
 @given(st.lists(_LABEL, min_size=1, max_size=4), st.lists(_LABEL, max_size=3), st.booleans())
-def test_what_covers_a_rule_fits_wherever_that_fits(labels: list[str], below: list[str], itself: bool) -> None:
+def test_a_covering_rule_matches_whatever_the_covered_one_matches(
+    labels: list[str], subdomains: list[str], itself: bool
+) -> None:
     wide = domain_pattern(f"domain:{'.'.join(labels)}")
-    narrow = domain_pattern(f"domain:{'' if itself else '*.'}{'.'.join([*below, *labels])}")
-    url = f"http://{'.'.join(['x', *below, *labels])}/"
+    narrow = domain_pattern(f"domain:{'' if itself else '*.'}{'.'.join([*subdomains, *labels])}")
+    url = f"http://{'.'.join(['x', *subdomains, *labels])}/"
     assert wide.covers(narrow)
     assert narrow.matches(url) <= wide.matches(url)

@@ -13,14 +13,14 @@ from holdfast.tools.tool import InterruptResolved, InterruptWait, Preempted, Tim
 from holdfast.tools.typed_tool import TypedResumableTool
 from tests.support.calls import KEY, a_call
 
-ASKING: Final[dict[str, tuple[TypedResumableTool[Any], dict[str, Json]]]] = {
+TOOLS: Final[dict[str, tuple[TypedResumableTool[Any], dict[str, Json]]]] = {
     "ask_user": (ASK_USER, {"question": "Which one?"}),
     "task_respond": (TASK_RESPOND, {"message": "Which one?"}),
 }
-both = pytest.mark.parametrize(("tool", "arguments"), ASKING.values(), ids=ASKING)
+both = pytest.mark.parametrize(("tool", "arguments"), TOOLS.values(), ids=TOOLS)
 
 
-def a_question(response_schema: dict[str, Json] | None = None) -> ToolResult:
+def question_result(response_schema: dict[str, Json] | None = None) -> ToolResult:
     return ToolResult(
         wait=InterruptWait(
             interrupt=NewInterrupt(
@@ -36,17 +36,17 @@ def a_question(response_schema: dict[str, Json] | None = None) -> ToolResult:
 
 @both
 async def test_the_run_waits_for_a_person(tool: TypedResumableTool[Any], arguments: dict[str, Json]) -> None:
-    assert await tool.run(a_call(), arguments) == a_question()
+    assert await tool.run(a_call(), arguments) == question_result()
 
 
-async def test_options_are_the_only_answers_that_there_are() -> None:
+async def test_options_become_the_response_schema() -> None:
     outcome = await ASK_USER.run(a_call(), {"question": "Which one?", "options": ["a", "b"]})
-    assert outcome == a_question({"type": "string", "enum": ["a", "b"]})
+    assert outcome == question_result({"type": "string", "enum": ["a", "b"]})
 
 
 @both
 @pytest.mark.parametrize("response", ["the left one", {"side": "left"}, None, False])
-async def test_the_answer_is_the_result(
+async def test_the_response_is_the_result(
     tool: TypedResumableTool[Any], arguments: dict[str, Json], response: Json
 ) -> None:
     outcome = await tool.resume(a_call(), arguments, InterruptResolved(response=response, by="ada"))
@@ -54,7 +54,7 @@ async def test_the_answer_is_the_result(
 
 
 @both
-async def test_when_nobody_answers_in_time_the_default_is_given(
+async def test_without_a_response_in_time_the_default_is_returned(
     tool: TypedResumableTool[Any], arguments: dict[str, Json]
 ) -> None:
     outcome = await tool.resume(a_call(), arguments, InterruptResolved(response={"go": 1}, expired=True))
@@ -62,7 +62,7 @@ async def test_when_nobody_answers_in_time_the_default_is_given(
 
 
 @both
-async def test_when_there_is_no_default_the_model_decides(
+async def test_without_a_response_or_default_the_model_decides(
     tool: TypedResumableTool[Any], arguments: dict[str, Json]
 ) -> None:
     outcome = await tool.resume(a_call(), arguments, InterruptResolved(response=None, expired=True))
@@ -70,15 +70,13 @@ async def test_when_there_is_no_default_the_model_decides(
 
 
 @both
-async def test_when_the_person_says_something_else_it_is_not_answered(
-    tool: TypedResumableTool[Any], arguments: dict[str, Json]
-) -> None:
+async def test_another_message_preempts_the_question(tool: TypedResumableTool[Any], arguments: dict[str, Json]) -> None:
     outcome = await tool.resume(a_call(), arguments, Preempted())
     assert outcome == ToolResult(content="not answered: the person said something else instead")
 
 
 @both
-async def test_anything_else_is_none_of_its_business(tool: TypedResumableTool[Any], arguments: dict[str, Json]) -> None:
+async def test_an_unexpected_cause_is_refused(tool: TypedResumableTool[Any], arguments: dict[str, Json]) -> None:
     with pytest.raises(Conflict, match="does not wait for TimerFired"):
         await tool.resume(a_call(), arguments, TimerFired())
 
@@ -94,7 +92,7 @@ async def test_anything_else_is_none_of_its_business(tool: TypedResumableTool[An
         {"options": [str(number) for number in range(MAX_OPTIONS + 1)]},
     ],
 )
-async def test_a_question_that_cannot_be_asked_is_refused(wrong: dict[str, Json]) -> None:
+async def test_an_invalid_question_is_refused(wrong: dict[str, Json]) -> None:
     outcome = await with_standard_middleware(ASK_USER).run(a_call(), {"question": "Which one?", **wrong})
     assert outcome.failed
     assert outcome.wait is None

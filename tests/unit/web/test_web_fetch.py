@@ -1,4 +1,4 @@
-"""What `web_fetch` reads, and what it refuses, over real sockets."""
+"""`web_fetch` over real sockets."""
 
 import gzip
 import zlib
@@ -23,8 +23,8 @@ from holdfast.tools.web.fetch import MarkdownConverter
 from tests.support.calls import a_call
 from tests.support.web_server import HTML, StubWeb, WebPage, WebServer
 
-UNUSED: Final = MarkdownConverter(SupervisedProcesses())
-"""The pages of these tests are small: no process is ever started."""
+PAGES: Final = MarkdownConverter(SupervisedProcesses())
+"""It never starts a process, because the pages of these tests are small."""
 
 
 @pytest.fixture
@@ -39,18 +39,18 @@ def web(site: WebServer) -> StubWeb:
 
 
 async def fetched(web: StubWeb, url: str, **arguments: Json) -> ToolResult:
-    """Return what comes of a call."""
-    return await with_standard_middleware(web_fetch(web.http(), UNUSED)).run(a_call(), {"url": url, **arguments})
+    """Return the result of a call."""
+    return await with_standard_middleware(web_fetch(web.http(), PAGES)).run(a_call(), {"url": url, **arguments})
 
 
 async def read(site: WebServer, page: WebPage, **arguments: Json) -> str:
-    """Return what is read of a page."""
+    """Return the content of a call for a page."""
     site.pages["/page"] = page
     outcome = await fetched(StubWeb({"example.com": site}), "http://example.com/page", **arguments)
     return str(outcome.content)
 
 
-async def test_a_page_comes_as_markdown_with_whole_addresses_and_without_what_is_hidden(site: WebServer) -> None:
+async def test_a_page_is_markdown_with_absolute_links_and_without_hidden_elements(site: WebServer) -> None:
     page = WebPage(
         body=b"""<html><head><title>Tea &amp; more</title><script>alert(1)</script></head><body>
         <h1>Tea</h1><p>Boil <a href="water">water</a>.</p><p hidden>obey me</p><p style="display:none">and me</p>
@@ -63,7 +63,7 @@ async def test_a_page_comes_as_markdown_with_whole_addresses_and_without_what_is
     assert not any(word in text for word in ("alert", "obey", "and me", "base64"))
 
 
-async def test_a_page_can_be_read_as_it_was_sent(site: WebServer) -> None:
+async def test_a_page_can_be_read_raw(site: WebServer) -> None:
     assert await read(site, WebPage(body=b"<html><b>x</b></html>"), raw=True) == (
         "[http://example.com/page; text/html]\n<html><b>x</b></html>"
     )
@@ -82,24 +82,24 @@ async def test_a_page_can_be_read_as_it_was_sent(site: WebServer) -> None:
         ("TEXT/PLAIN", b"plain"),
     ],
 )
-async def test_other_text_comes_as_it_is(site: WebServer, header: str, body: bytes) -> None:
+async def test_other_text_is_unchanged(site: WebServer, header: str, body: bytes) -> None:
     assert (await read(site, WebPage(body=body, headers={"Content-Type": header}))).endswith(f"]\n{body.decode()}")
 
 
-async def test_without_a_type_a_page_is_known_by_how_it_begins(site: WebServer) -> None:
+async def test_html_without_a_content_type_is_recognized(site: WebServer) -> None:
     assert (await read(site, WebPage(body=b"\n<!DOCTYPE HTML><p><b>x</b>", headers={}))).endswith("]\n**x**")
     assert (await read(site, WebPage(body=b"a < b", headers={}))).endswith("; text/plain]\na < b")
 
 
 @pytest.mark.parametrize("header", ["application/pdf", "image/png", "application/octet-stream", "video/mp4"])
-async def test_what_is_no_text_is_refused_by_its_type(site: WebServer, header: str) -> None:
-    said = await read(site, WebPage(body=b"%PDF", headers={"Content-Type": header}))
-    assert said == f"INVALID: `http://example.com/page` is `{header}`, and only text can be read"
+async def test_a_media_type_that_is_not_text_is_refused(site: WebServer, header: str) -> None:
+    text = await read(site, WebPage(body=b"%PDF", headers={"Content-Type": header}))
+    assert text == f"INVALID: `http://example.com/page` is `{header}`, and only text can be read"
 
 
-async def test_what_only_says_that_it_is_text_is_refused(site: WebServer) -> None:
-    said = await read(site, WebPage(body=b"ELF\x00\x01", headers={"Content-Type": "text/plain"}))
-    assert said == "INVALID: `http://example.com/page` is declared as `text/plain`, but is not text"
+async def test_binary_content_declared_as_text_is_refused(site: WebServer) -> None:
+    text = await read(site, WebPage(body=b"ELF\x00\x01", headers={"Content-Type": "text/plain"}))
+    assert text == "INVALID: `http://example.com/page` is declared as `text/plain`, but is not text"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_what_only_says_that_it_is_text_is_refused(site: WebServer) -> Non
         ),
     ],
 )
-async def test_the_characters_of_a_page_are_found_out(site: WebServer, page: WebPage, text: str) -> None:
+async def test_the_charset_of_a_page_is_detected(site: WebServer, page: WebPage, text: str) -> None:
     assert text in await read(site, page)
 
 
@@ -139,11 +139,11 @@ async def test_a_long_text_is_read_in_parts(site: WebServer) -> None:
     )
 
 
-async def test_a_page_without_text_says_so(site: WebServer) -> None:
+async def test_an_empty_page_has_a_note(site: WebServer) -> None:
     assert await read(site, WebPage(body=b"<p></p>")) == "[http://example.com/page; text/html; there is no text]\n"
 
 
-async def test_an_error_of_the_server_is_a_failed_call_that_tells_what_it_says(web: StubWeb) -> None:
+async def test_an_error_status_is_a_failed_result_with_the_page(web: StubWeb) -> None:
     outcome = await fetched(web, "http://example.com/nowhere")
     assert (outcome.failed, outcome.content) == (
         True,
@@ -151,7 +151,7 @@ async def test_an_error_of_the_server_is_a_failed_call_that_tells_what_it_says(w
     )
 
 
-async def test_whatever_is_answered_is_the_words_of_others(web: StubWeb, site: WebServer) -> None:
+async def test_every_result_is_untrusted(web: StubWeb, site: WebServer) -> None:
     site.pages["/page"] = WebPage(body=b"x")
     site.pages["/away"] = WebPage(status=302, headers={"Location": "http://unknown.example/obey-me"})
     assert (await fetched(web, "http://example.com/page")).untrusted == "web:example.com"
@@ -169,12 +169,12 @@ async def test_whatever_is_answered_is_the_words_of_others(web: StubWeb, site: W
         ("identity", b"hello"),
     ],
 )
-async def test_what_is_packed_is_unpacked(site: WebServer, encoding: str, packed: bytes) -> None:
+async def test_a_compressed_response_is_decompressed(site: WebServer, encoding: str, packed: bytes) -> None:
     assert (await read(site, WebPage(body=packed, headers={**HTML, "Content-Encoding": encoding}))).endswith("hello")
 
 
 @pytest.mark.parametrize(
-    ("encoding", "packed", "why"),
+    ("encoding", "packed", "message"),
     [
         (
             "gzip",
@@ -187,13 +187,13 @@ async def test_what_is_packed_is_unpacked(site: WebServer, encoding: str, packed
         ("br", b"x", "INVALID: the server sent `br`, which was not requested"),
     ],
 )
-async def test_what_unpacks_to_too_much_or_to_nothing_is_refused(
-    site: WebServer, encoding: str, packed: bytes, why: str
+async def test_an_invalid_or_too_large_compressed_response_is_refused(
+    site: WebServer, encoding: str, packed: bytes, message: str
 ) -> None:
-    assert (await read(site, WebPage(body=packed, headers={**HTML, "Content-Encoding": encoding}))).startswith(why)
+    assert (await read(site, WebPage(body=packed, headers={**HTML, "Content-Encoding": encoding}))).startswith(message)
 
 
-async def test_an_answer_that_is_too_long_is_left(site: WebServer) -> None:
+async def test_a_response_that_is_too_long_is_refused(site: WebServer) -> None:
     endless = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + b"x" * (fetching.MAX_BODY_BYTES + 1)
     assert (await read(site, WebPage(raw=endless, stalls=True))).startswith("TOO_LARGE: it has more than")
 
@@ -208,19 +208,17 @@ async def test_an_answer_that_is_too_long_is_left(site: WebServer) -> None:
         b"",
     ],
 )
-async def test_a_server_that_talks_nonsense_is_not_available(site: WebServer, raw: bytes) -> None:
+async def test_an_invalid_http_response_is_unavailable(site: WebServer, raw: bytes) -> None:
     assert (await read(site, WebPage(raw=raw))).startswith("UNAVAILABLE: `example.com` cannot be read: ")
 
 
-async def test_a_server_that_never_ends_is_left(site: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stalled_response_times_out(site: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "FETCH_TIMEOUT_SECONDS", 0.05)
-    said = await read(site, WebPage(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", stalls=True))
-    assert said == "UNAVAILABLE: `example.com` did not respond within 0.05 seconds"
+    text = await read(site, WebPage(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", stalls=True))
+    assert text == "UNAVAILABLE: `example.com` did not respond within 0.05 seconds"
 
 
-async def test_redirects_within_a_site_are_followed_and_others_are_left_to_the_model(
-    web: StubWeb, site: WebServer
-) -> None:
+async def test_redirects_within_a_site_are_followed_and_others_are_refused(web: StubWeb, site: WebServer) -> None:
     site.pages = {
         "/a": WebPage(status=301, headers={"Location": "/b c"}),
         "/b%20c": WebPage(status=307, headers={"Location": "http://www.example.com/end"}),
@@ -241,7 +239,7 @@ async def test_redirects_within_a_site_are_followed_and_others_are_left_to_the_m
     assert "status 302" in str((await fetched(web, "http://example.com/nowhere")).content)
 
 
-async def test_nothing_is_sent_but_what_is_needed(
+async def test_only_the_necessary_headers_are_sent(
     web: StubWeb, site: WebServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     netrc = tmp_path / "netrc"
@@ -260,11 +258,9 @@ async def test_nothing_is_sent_but_what_is_needed(
         assert (request.method, request.headers["host"]) == ("GET", "example.com")
 
 
-async def test_a_named_private_host_is_fetched_from_and_no_other(web: StubWeb, site: WebServer) -> None:
+async def test_only_a_named_private_host_is_fetched(web: StubWeb, site: WebServer) -> None:
     site.pages["/"] = WebPage(body=b"intern")
-    tool = with_standard_middleware(
-        web_fetch(web.http(private=[PrivateHost(host="127.0.0.1", port=site.port)]), UNUSED)
-    )
+    tool = with_standard_middleware(web_fetch(web.http(private=[PrivateHost(host="127.0.0.1", port=site.port)]), PAGES))
     assert (await tool.run(a_call(), {"url": f"http://127.0.0.1:{site.port}/"})).content == (
         f"[http://127.0.0.1:{site.port}/; text/html]\nintern"
     )
@@ -276,23 +272,23 @@ async def test_a_named_private_host_is_fetched_from_and_no_other(web: StubWeb, s
     )
 
 
-async def test_a_private_host_that_is_named_without_a_port_is_fetched_from_at_any_for_the_web(site: WebServer) -> None:
+async def test_a_private_host_without_a_port_is_fetched_at_any_web_port(site: WebServer) -> None:
     site.pages["/"] = WebPage(body=b"intern")
     web = StubWeb({}, answers={"wiki.corp": ["127.0.0.1"], "mail.corp": ["127.0.0.1"]})
-    tool = with_standard_middleware(web_fetch(web.http(private=[PrivateHost(host="wiki.corp")]), UNUSED))
+    tool = with_standard_middleware(web_fetch(web.http(private=[PrivateHost(host="wiki.corp")]), PAGES))
     assert "intern" in str((await tool.run(a_call(), {"url": f"http://wiki.corp:{site.port}/"})).content)
     for url in ("http://wiki.corp:22/", f"http://mail.corp:{site.port}/", f"http://127.0.0.1:{site.port}/"):
         assert (await tool.run(a_call(), {"url": url})).failed
     assert site.connections == 1
 
 
-async def test_a_name_that_nobody_knows_is_not_available() -> None:
+async def test_an_unknown_host_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="does not exist"):
         await SystemResolver().addresses("x" * 64)
     assert await SystemResolver().addresses("127.0.0.1") == [ip_address("127.0.0.1")]
 
 
-async def test_the_next_address_is_tried_when_one_does_not_answer(site: WebServer) -> None:
+async def test_the_next_address_is_tried_when_one_fails(site: WebServer) -> None:
     site.pages["/"] = WebPage(body=b"x")
     web = StubWeb({"example.com": site}, down=["93.184.216.200"])
     web.answers["two.example"] = deque([f"93.184.216.200 {web.address('example.com')}"])

@@ -11,7 +11,7 @@ async def test_work_is_done_in_another_thread() -> None:
     assert await run_in_thread(lambda _: current_thread()) is not main_thread()
 
 
-async def test_an_error_of_the_work_is_the_callers() -> None:
+async def test_an_exception_of_the_work_reaches_the_caller() -> None:
     def fail(_: CancelFlag) -> None:
         raise Invalid("no")
 
@@ -19,18 +19,18 @@ async def test_an_error_of_the_work_is_the_callers() -> None:
         await run_in_thread(fail)
 
 
-async def test_whoever_is_cancelled_tells_the_work_and_waits_for_it() -> None:
-    begun, told = Event(), []
+async def test_cancellation_sets_the_flag_and_waits_for_the_work() -> None:
+    started, flags = Event(), []
 
-    def work(halt: CancelFlag) -> None:
-        begun.set()
-        told.append(halt.wait(60))
-        raise Invalid("nobody hears this")
+    def work(cancelled: CancelFlag) -> None:
+        started.set()
+        flags.append(cancelled.wait(60))
+        raise Invalid("not reported")
 
     async with asyncio.TaskGroup() as group:
         task = group.create_task(run_in_thread(work))
-        await asyncio.to_thread(begun.wait, 60)
+        await asyncio.to_thread(started.wait, 60)
         task.cancel()
         await asyncio.wait([task])
-        assert told == [True]
+        assert flags == [True]
         assert task.cancelled()

@@ -1,4 +1,4 @@
-"""A run with the file tools, in a folder of its own: it remembers what the loop would."""
+"""A run with the file tools in its own folder, which keeps values as the agent loop does."""
 
 from pathlib import Path
 from typing import Final
@@ -18,12 +18,12 @@ from tests.support.calls import a_call
 FOLDER: Final = "files"
 
 
-class Desk:
-    """Calls file tools, and settles their calls unless told otherwise."""
+class FileToolRunner:
+    """Calls file tools and, by default, settles the calls."""
 
     def __init__(self, workspace: Path) -> None:
-        self.place = workspace / FOLDER
-        self.place.mkdir()
+        self.folder = workspace / FOLDER
+        self.folder.mkdir()
         self.values: dict[str, Json] = {}
         self.permissions = Permissions()
         self.tools = {
@@ -32,21 +32,21 @@ class Desk:
         self._calls = 0
 
     async def run(self, tool: str, *, settle: bool = True, key: str | None = None, **arguments: Json) -> ToolResult:
-        """Call a tool; a call that is not settled was cut off after it did what it does."""
+        """Call a tool; a call that is not settled stands for one interrupted after its effect."""
         outcome = await self.tools[tool].run(self.call(key), arguments)
         if settle:
             self.values |= outcome.values
             self.values |= {name: revise(self.values.get(name)) for name, revise in outcome.revisions.items()}
         return outcome
 
-    async def does(self, tool: str, **arguments: Json) -> Json:
-        """Call a tool that does what it is asked to, and return what it says."""
+    async def call_ok(self, tool: str, **arguments: Json) -> Json:
+        """Call a tool that must succeed, and return its content."""
         outcome = await self.run(tool, **arguments)
         assert not outcome.failed, outcome.content
         return outcome.content
 
-    async def refuses(self, tool: str, **arguments: Json) -> str:
-        """Call a tool that refuses, and return why."""
+    async def call_failing(self, tool: str, **arguments: Json) -> str:
+        """Call a tool that must fail, and return the message."""
         outcome = await self.run(tool, **arguments)
         assert outcome.failed, outcome.content
         assert (outcome.events, outcome.revisions) == ((), {})
@@ -61,20 +61,20 @@ class Desk:
         return replace(call, id=call_id, agent=replace(call.agent, permissions=self.permissions))
 
     def write(self, name: str, content: str | bytes = "") -> Path:
-        """Write a file, as a person does."""
-        path = self.place / name
+        """Write a file without a tool."""
+        path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
     def stamp(self, name: str) -> tuple[int, int]:
-        """Return which file it is, and when it was last written."""
-        found = (self.place / name).stat()
-        return found.st_ino, found.st_mtime_ns
+        """Return the inode and the modification time of a file."""
+        status = (self.folder / name).stat()
+        return status.st_ino, status.st_mtime_ns
 
 
-def the_change(outcome: ToolResult) -> FileChanged:
-    """Return the event of a file that was written."""
+def file_changed_event(outcome: ToolResult) -> FileChanged:
+    """Return the only event of a result."""
     (event,) = outcome.events
     assert isinstance(event, FileChanged)
     return event

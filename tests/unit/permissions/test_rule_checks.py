@@ -1,4 +1,4 @@
-"""Rules that can never match are refused when they are loaded."""
+"""Rules that can never match are reported when they are loaded."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from holdfast.domain.agent import Permissions
 from holdfast.tools.permissions.rule_checks import rule_problems
 
 
-def said(**rules: list[str]) -> list[tuple[str, int, str]]:
-    return [(kind, place, reason) for kind, place, reason in rule_problems(Permissions(**rules))]
+def problems(**rules: list[str]) -> list[tuple[str, int, str]]:
+    return [(kind, position, reason) for kind, position, reason in rule_problems(Permissions(**rules))]
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ def said(**rules: list[str]) -> list[tuple[str, int, str]]:
     ],
 )
 def test_a_rule_that_can_never_match_is_a_problem(rule: str, reason: str) -> None:
-    ((kind, place, why),) = said(ask=["bash(ls *)", rule])
-    assert (kind, place) == ("ask", 1)
-    assert reason in why
+    ((kind, position, message),) = problems(ask=["bash(ls *)", rule])
+    assert (kind, position) == ("ask", 1)
+    assert reason in message
 
 
 @pytest.mark.parametrize(
@@ -52,28 +52,28 @@ def test_a_rule_that_can_never_match_is_a_problem(rule: str, reason: str) -> Non
         ({"deny": ["read_file(**)"], "allow": ["read_file(src/**)"]}, ("allow", 0)),
     ],
 )
-def test_a_rule_behind_one_that_covers_it_is_a_problem(rules: dict[str, list[str]], which: tuple[str, int]) -> None:
-    ((kind, place, why),) = said(**rules)
-    assert (kind, place) == which
-    assert "it is never reached" in why
+def test_a_rule_covered_by_an_earlier_one_is_a_problem(rules: dict[str, list[str]], which: tuple[str, int]) -> None:
+    ((kind, position, message),) = problems(**rules)
+    assert (kind, position) == which
+    assert "it is never reached" in message
 
 
-def test_a_program_that_only_runs_others_cannot_be_allowed() -> None:
-    ((_, _, why),) = said(allow=["bash(env *)"])
-    assert why == "`env` only runs another program: allow that one"
-    assert said(deny=["bash(env *)"]) == []
+def test_a_transparent_wrapper_cannot_be_allowed() -> None:
+    ((_, _, message),) = problems(allow=["bash(env *)"])
+    assert message == "`env` only runs another program: allow that one"
+    assert problems(deny=["bash(env *)"]) == []
 
 
 def test_a_remote_method_may_be_named_before_anybody_offers_it() -> None:
-    assert said(allow=["remote__ring"], deny=["remote__open-page"]) == []
-    assert [why for _, _, why in said(allow=["remote__ring(*)"])] == [
+    assert problems(allow=["remote__ring"], deny=["remote__open-page"]) == []
+    assert [message for _, _, message in problems(allow=["remote__ring(*)"])] == [
         "rules of `remote__ring` take nothing in brackets: write `remote__ring`"
     ]
 
 
-def test_rules_that_matter_are_no_problem() -> None:
+def test_valid_rules_have_no_problems() -> None:
     assert (
-        said(
+        problems(
             deny=["bash(rm *)", "read_file(*.env)", "write_file(/etc/**)", "agent_spawn(boss)"],
             ask=["bash(git push *)", "bash(sudo *)", "edit_file(src/**)", "task_create(*)", "ask_user"],
             allow=["bash(git *)", "bash(npm run test:*)", "bash(git-lfs)", "bash", "read_file(src/**)", "sleep"],

@@ -1,4 +1,4 @@
-"""Whose words the output of a command has."""
+"""The source of untrusted text in the output of a command."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ ROOT = Path("/srv/work/files")
         "grep -r curl .",
     ],
 )
-def test_what_a_command_reads_of_the_workspace_or_the_system_is_nobody_elses(command: str) -> None:
+def test_output_from_the_workspace_or_the_system_is_trusted(command: str) -> None:
     assert untrusted_output_source(command, root=ROOT, network=True) is None
 
 
@@ -37,11 +37,11 @@ def test_what_a_command_reads_of_the_workspace_or_the_system_is_nobody_elses(com
         ("cat a/../../b", "file:a/../../b"),
     ],
 )
-def test_a_file_that_is_not_of_the_workspace_is(command: str, source: str) -> None:
+def test_output_from_a_file_outside_the_workspace_is_untrusted(command: str, source: str) -> None:
     assert untrusted_output_source(command, root=ROOT, network=False) == source
 
 
 @pytest.mark.parametrize("command", ["curl -s x.example", "cd a && /usr/bin/wget -qO- x", "env A=1 ssh host ls"])
-def test_a_program_that_reads_from_the_network_is_where_there_is_one(command: str) -> None:
+def test_output_of_a_network_program_is_untrusted_if_there_is_a_network(command: str) -> None:
     assert str(untrusted_output_source(command, root=ROOT, network=True)).startswith("network:")
     assert untrusted_output_source(command, root=ROOT, network=False) is None

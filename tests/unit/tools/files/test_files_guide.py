@@ -1,4 +1,4 @@
-"""What the guide to files says is true."""
+"""The limits and the example in the guide to files."""
 
 import re
 from typing import Final
@@ -50,6 +50,6 @@ def test_the_agent_in_the_guide_can_be_read() -> None:
     assert set(agent.tools) <= {spec.name for spec in BUILTIN_SPECS}
 
 
-def test_limits_that_are_told_together_are_the_same() -> None:
+def test_limits_on_one_row_of_the_guide_are_equal() -> None:
     assert MAX_LISTED_ENTRIES == MAX_GLOB_FILES
     assert MAX_WRITE_CHARS == MAX_PASSAGE_CHARS

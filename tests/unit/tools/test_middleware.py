@@ -25,7 +25,7 @@ NUMBER: dict[str, Json] = {"type": "object", "properties": {"n": {"type": "integ
 
 
 class Sleeper:
-    """A tool that never comes back."""
+    """A tool that never returns."""
 
     def __init__(self, kind: ToolClass, *, read_only: bool = False, timeout: float = 0.001) -> None:
         self.spec = a_spec(kind=kind, read_only=read_only, timeout=timeout)
@@ -34,28 +34,28 @@ class Sleeper:
         await asyncio.Event().wait()
         return ToolResult()
 
-    async def resume(self, call: ToolContext, arguments: dict[str, Json], arrival: object) -> ToolResult:
+    async def resume(self, call: ToolContext, arguments: dict[str, Json], cause: object) -> ToolResult:
         return await self.run(call, arguments)
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-async def test_a_wrapper_changes_neither_the_spec_nor_a_good_outcome(wrapper: Callable[[Tool], Tool]) -> None:
+async def test_middleware_changes_neither_the_spec_nor_a_good_result(wrapper: Callable[[Tool], Tool]) -> None:
     tool = Recorder(ToolResult(content={"a": [1]}))
-    around = wrapper(tool)
-    assert around.spec is tool.spec
-    assert await around.run(a_call(), {"n": 1}) == ToolResult(content={"a": [1]})
+    wrapped = wrapper(tool)
+    assert wrapped.spec is tool.spec
+    assert await wrapped.run(a_call(), {"n": 1}) == ToolResult(content={"a": [1]})
     assert tool.asked == [{"n": 1}]
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-async def test_what_can_be_resumed_stays_so_and_nothing_else_becomes_so(wrapper: Callable[[Tool], Tool]) -> None:
+async def test_only_a_resumable_tool_stays_resumable(wrapper: Callable[[Tool], Tool]) -> None:
     assert not isinstance(wrapper(Recorder()), ResumableTool)
     tool = wrapper(ResumableRecorder())
     assert isinstance(tool, ResumableTool)
     assert await tool.resume(a_call(), {}, TimerFired()) == ToolResult(content="seen")
 
 
-async def test_bad_arguments_are_an_outcome_and_the_tool_is_not_run() -> None:
+async def test_invalid_arguments_fail_without_running_the_tool() -> None:
     tool = Recorder(spec=a_spec(parameters=NUMBER))
     outcome = await wrap_tool(tool, validate_arguments).run(a_call(), {"n": "one"})
     assert outcome.failed
@@ -63,25 +63,25 @@ async def test_bad_arguments_are_an_outcome_and_the_tool_is_not_run() -> None:
     assert tool.asked == []
 
 
-async def test_a_tool_whose_schema_is_none_cannot_be_called() -> None:
+async def test_a_tool_with_an_invalid_schema_cannot_be_called() -> None:
     tool = Recorder(spec=a_spec(parameters={"type": "object", "properties": {"a": {"type": "thing"}}}))
     outcome = await wrap_tool(tool, validate_arguments).run(a_call(), {})
     assert outcome.failed
     assert "its parameters are not a JSON Schema" in outcome.content
 
 
-async def test_an_error_on_purpose_is_told_with_its_code() -> None:
+async def test_a_holdfast_error_is_a_failed_result_with_its_code() -> None:
     outcome = await wrap_tool(Raiser(Conflict("there are two of them: say which")), catch_errors).run(a_call(), {})
     assert outcome == ToolResult(content="CONFLICT: there are two of them: say which", failed=True)
 
 
 @pytest.mark.parametrize("kind", ToolClass)
-async def test_a_lost_lease_is_no_result(kind: ToolClass) -> None:
+async def test_a_lost_lease_is_raised(kind: ToolClass) -> None:
     with pytest.raises(LeaseLost):
         await with_standard_middleware(Raiser(LeaseLost("gone"), kind=kind)).run(a_call(), {})
 
 
-async def test_when_our_store_is_away_there_is_no_result() -> None:
+async def test_an_unavailable_store_is_raised() -> None:
     with pytest.raises(StoreFull):
         await with_standard_middleware(Raiser(StoreFull("no room"), kind=ToolClass.TRANSACTIONAL)).run(a_call(), {})
 
@@ -105,13 +105,13 @@ async def test_only_an_effect_that_may_have_happened_is_unknown(
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), TimeoutError("the tool's own")])
-async def test_any_other_error_goes_on_to_the_loop(error: Exception) -> None:
+async def test_any_other_exception_is_raised(error: Exception) -> None:
     with pytest.raises(type(error)):
         await with_standard_middleware(Raiser(error)).run(a_call(), {})
 
 
 @pytest.mark.parametrize(
-    ("kind", "read_only", "told", "unknown"),
+    ("kind", "read_only", "expected", "unknown"),
     [
         (ToolClass.TRANSACTIONAL, False, "it changed nothing", False),
         (ToolClass.IDEMPOTENT, True, "it changed nothing", False),
@@ -119,18 +119,18 @@ async def test_any_other_error_goes_on_to_the_loop(error: Exception) -> None:
         (ToolClass.EFFECTFUL, False, "it is not known whether it took effect: verify", True),
     ],
 )
-async def test_a_tool_that_takes_too_long_is_stopped_and_says_what_that_means(
-    kind: ToolClass, read_only: bool, told: str, unknown: bool
+async def test_a_tool_that_takes_too_long_is_stopped(
+    kind: ToolClass, read_only: bool, expected: str, unknown: bool
 ) -> None:
     tool = wrap_tool(Sleeper(kind, read_only=read_only), limit_time)
     assert isinstance(tool, ResumableTool)
     for outcome in (await tool.run(a_call(), {}), await tool.resume(a_call(), {}, TimerFired())):
         assert outcome.failed
         assert outcome.unknown is unknown
-        assert outcome.content.startswith(f"`look` was stopped after 0.001 seconds: {told}")
+        assert outcome.content.startswith(f"`look` was stopped after 0.001 seconds: {expected}")
 
 
-async def test_a_call_that_is_cancelled_from_outside_has_no_outcome() -> None:
+async def test_a_cancelled_call_has_no_result() -> None:
     tool = Sleeper(ToolClass.IDEMPOTENT, timeout=60)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.001):

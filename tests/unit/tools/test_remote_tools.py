@@ -37,7 +37,7 @@ class Elsewhere:
         raise NotFound(f"the tool `{name}` has not changed")
 
 
-async def test_a_remote_tool_is_called_in_the_name_of_the_lease_under_the_key_of_the_call() -> None:
+async def test_a_remote_tool_is_called_with_the_lease_and_key_of_the_call() -> None:
     elsewhere = Elsewhere()
     look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
     assert look.spec == a_spec("look", output_limit=150, untrusted=True)
@@ -45,7 +45,7 @@ async def test_a_remote_tool_is_called_in_the_name_of_the_lease_under_the_key_of
     assert elsewhere.called == [(7, "look", {"say": [1]}, KEY)]
 
 
-async def test_what_fails_there_fails_here() -> None:
+async def test_a_remote_failure_is_a_failed_result() -> None:
     look, gone = remote_tools(await Elsewhere().list(a_lease()), Elsewhere())
     assert await look.run(a_call(), {"say": "no", "fail": True}) == ToolResult(
         content="no", failed=True, untrusted="tool:look"
@@ -62,34 +62,36 @@ async def test_a_remote_output_is_bounded_too() -> None:
     assert outcome.artifacts[0].content == "x" * 1000
 
 
-async def test_what_a_tool_asks_is_a_question_of_the_run_that_is_kept_until_the_call_settles() -> None:
+async def test_an_input_request_is_an_interrupt_and_is_stored_until_the_call_settles() -> None:
     elsewhere = Elsewhere()
     look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
     waiting = await look.run(a_call(), {"ask": "who?"})
     assert isinstance(waiting.wait, InterruptWait)
     assert waiting.wait.interrupt.message == "who?"
-    kept = waiting.revisions["questions"](None)
+    pending = waiting.revisions["questions"](None)
     assert isinstance(look, ResumableTool)
-    outcome = await look.resume(a_call(values={"questions": kept}), {"ask": "who?"}, InterruptResolved(response="Ada"))
+    outcome = await look.resume(
+        a_call(values={"questions": pending}), {"ask": "who?"}, InterruptResolved(response="Ada")
+    )
     assert (outcome.content, outcome.wait) == ("Ada", None)
     assert elsewhere.answered == [(KEY, ToolInterrupt(message="who?", state={"at": 1}), "Ada")]
-    assert outcome.revisions["questions"](kept) is None
+    assert outcome.revisions["questions"](pending) is None
 
 
-@pytest.mark.parametrize("arrival", [InterruptResolved(response="late", expired=True), Preempted()])
-async def test_a_question_without_an_answer_goes_back_as_such(arrival: ResumeCause) -> None:
+@pytest.mark.parametrize("cause", [InterruptResolved(response="late", expired=True), Preempted()])
+async def test_an_unanswered_input_request_resumes_without_a_response(cause: ResumeCause) -> None:
     elsewhere = Elsewhere()
     look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
-    kept = (await look.run(a_call(), {"ask": "who?"})).revisions["questions"](None)
+    pending = (await look.run(a_call(), {"ask": "who?"})).revisions["questions"](None)
     assert isinstance(look, ResumableTool)
-    await look.resume(a_call(values={"questions": kept}), {}, arrival)
+    await look.resume(a_call(values={"questions": pending}), {}, cause)
     assert [response for _, _, response in elsewhere.answered] == [None]
 
 
-async def test_a_question_of_another_run_is_none() -> None:
+async def test_an_input_request_of_another_run_is_ignored() -> None:
     elsewhere = Elsewhere()
     look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
-    kept = {**(await look.run(a_call(), {"ask": "who?"})).revisions["questions"](None), "run_id": "run_other"}
+    pending = {**(await look.run(a_call(), {"ask": "who?"})).revisions["questions"](None), "run_id": "run_other"}
     assert isinstance(look, ResumableTool)
-    outcome = await look.resume(a_call(values={"questions": kept}), {}, InterruptResolved(response="Ada"))
+    outcome = await look.resume(a_call(values={"questions": pending}), {}, InterruptResolved(response="Ada"))
     assert (outcome.failed, elsewhere.answered) == (True, [])

@@ -22,12 +22,12 @@ from holdfast.tools.permissions.policy import values_for_child
 from holdfast.tools.tool import ChildEnded, ChildWait, Preempted, TimerFired, ToolResult
 from holdfast.tools.typed_tool import TypedResumableTool, TypedTool
 from tests.support.calls import KEY, a_call, a_run, an_agent
-from tests.unit.tools.builtin.office import Office
+from tests.unit.tools.builtin.fake_subagents import FakeSubagents
 
 CHILD: Final = RunId(derived_id("run", key=KEY))
 THREAD: Final = ThreadId(derived_id("thr", key=KEY))
 LIMITS: Final = Limits(max_iterations=7)
-ASKED: Final = {"agent": "reader", "input": "Read it.\nAll of it."}
+ARGUMENTS: Final = {"agent": "reader", "input": "Read it.\nAll of it."}
 ENDED: Final = {"agent": "reader", "status": RunStatus.COMPLETED}
 
 
@@ -39,11 +39,11 @@ async def agents(lease: Lease) -> list[Agent]:
 
 
 def spawn() -> TypedResumableTool[AgentSpawnArguments]:
-    return agent_spawn(WorkspaceSpawner(agents), Office())
+    return agent_spawn(WorkspaceSpawner(agents), FakeSubagents())
 
 
 def create() -> TypedTool[TaskCreateArguments]:
-    return task_create(WorkspaceSpawner(agents), Office())
+    return task_create(WorkspaceSpawner(agents), FakeSubagents())
 
 
 def the_child(mode: Mode = Mode.CHAT, priority: Priority = Priority.NORMAL) -> NewRun:
@@ -73,73 +73,75 @@ def began() -> ChildChanged:
     )
 
 
-async def test_a_child_is_made_under_ids_of_the_call_and_waited_for() -> None:
-    outcome = await spawn().run(a_call(), dict(ASKED))
+async def test_a_child_has_ids_from_the_call_key_and_is_waited_for() -> None:
+    outcome = await spawn().run(a_call(), dict(ARGUMENTS))
     assert outcome == ToolResult(children=[the_child()], wait=ChildWait(run_id=CHILD))
     check_new_run(outcome.children[0])
 
 
-async def test_without_waiting_it_works_in_the_background() -> None:
-    outcome = await spawn().run(a_call(), {**ASKED, "wait": False})
+async def test_without_wait_the_child_runs_in_the_background() -> None:
+    outcome = await spawn().run(a_call(), {**ARGUMENTS, "wait": False})
     assert outcome == ToolResult(
         content={"run_id": CHILD, "thread_id": THREAD, "status": "queued"}, children=[the_child()], events=[began()]
     )
 
 
-async def test_a_child_is_as_urgent_as_its_parent_and_of_its_mode() -> None:
+async def test_a_child_inherits_priority_and_mode() -> None:
     call = a_call(run=a_run(mode=Mode.API, priority=Priority.HIGH))
-    assert (await spawn().run(call, dict(ASKED))).children == [the_child(Mode.API, Priority.HIGH)]
+    assert (await spawn().run(call, dict(ARGUMENTS))).children == [the_child(Mode.API, Priority.HIGH)]
 
 
 async def test_the_child_of_a_daemon_is_a_task() -> None:
     call = a_call(run=a_run(mode=Mode.DAEMON))
-    assert (await spawn().run(call, dict(ASKED))).children == [the_child(Mode.TASK)]
+    assert (await spawn().run(call, dict(ARGUMENTS))).children == [the_child(Mode.TASK)]
 
 
 @pytest.mark.parametrize("output", ["done", {"found": 3}, None])
 async def test_the_output_of_the_child_is_the_result(output: Json) -> None:
-    arrival = ChildEnded(run_id=CHILD, status=RunStatus.COMPLETED, output=output)
-    assert await spawn().resume(a_call(), dict(ASKED), arrival) == ToolResult(content=output)
+    cause = ChildEnded(run_id=CHILD, status=RunStatus.COMPLETED, output=output)
+    assert await spawn().resume(a_call(), dict(ARGUMENTS), cause) == ToolResult(content=output)
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "told"),
+    ("status", "error", "message"),
     [
         (RunStatus.FAILED, RunError(code="ITERATION_LIMIT", message="too many"), "failed: ITERATION_LIMIT: too many"),
         (RunStatus.FAILED, None, "failed"),
         (RunStatus.CANCELLED, None, "was cancelled"),
     ],
 )
-async def test_a_child_that_did_not_complete_is_a_failure(status: RunStatus, error: RunError | None, told: str) -> None:
-    arrival = ChildEnded(run_id=CHILD, status=status, error=error)
-    outcome = await spawn().resume(a_call(), dict(ASKED), arrival)
-    assert outcome == ToolResult(content=f"agent `reader` {told}", failed=True)
+async def test_a_child_that_did_not_complete_is_a_failed_result(
+    status: RunStatus, error: RunError | None, message: str
+) -> None:
+    cause = ChildEnded(run_id=CHILD, status=status, error=error)
+    outcome = await spawn().resume(a_call(), dict(ARGUMENTS), cause)
+    assert outcome == ToolResult(content=f"agent `reader` {message}", failed=True)
 
 
-async def test_when_somebody_speaks_the_child_goes_on_in_the_background() -> None:
-    outcome = await spawn().resume(a_call(), dict(ASKED), Preempted())
+async def test_a_preempting_message_leaves_the_child_in_the_background() -> None:
+    outcome = await spawn().resume(a_call(), dict(ARGUMENTS), Preempted())
     assert (outcome.content["run_id"], outcome.content["thread_id"], outcome.failed) == (CHILD, THREAD, False)
     assert "goes on in the background" in outcome.content["note"]
 
 
-async def test_anything_else_is_none_of_its_business() -> None:
+async def test_an_unexpected_cause_is_refused() -> None:
     with pytest.raises(Conflict, match="`agent_spawn` does not wait for TimerFired"):
-        await spawn().resume(a_call(), dict(ASKED), TimerFired())
+        await spawn().resume(a_call(), dict(ARGUMENTS), TimerFired())
 
 
-async def test_a_task_is_made_for_the_background() -> None:
-    outcome = await create().run(a_call(), {**ASKED, "priority": "low"})
+async def test_a_task_runs_in_the_background() -> None:
+    outcome = await create().run(a_call(), {**ARGUMENTS, "priority": "low"})
     assert outcome == ToolResult(
         content={"task_id": CHILD, "status": "queued"},
         children=[the_child(Mode.TASK, Priority.LOW)],
         events=[began()],
     )
-    assert (await create().run(a_call(), dict(ASKED))).children == [the_child(Mode.TASK)]
+    assert (await create().run(a_call(), dict(ARGUMENTS))).children == [the_child(Mode.TASK)]
 
 
 @pytest.mark.parametrize("make", [spawn, create])
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"agent": "raeder"}, "NOT_FOUND: there is no agent `raeder` that this run may spawn: did you mean `reader`?"),
         ({"agent": "poet"}, "CONFLICT: agent `poet` is not enabled for "),
@@ -148,14 +150,14 @@ async def test_a_task_is_made_for_the_background() -> None:
         ({"input": "x" * (MAX_CHILD_INPUT_CHARS + 1)}, "INVALID: "),
     ],
 )
-async def test_a_child_that_cannot_be_is_refused(make: Any, wrong: dict[str, Json], told: str) -> None:
-    outcome = await with_standard_middleware(make()).run(a_call(), {**ASKED, **wrong})
+async def test_an_invalid_child_is_refused(make: Any, wrong: dict[str, Json], message: str) -> None:
+    outcome = await with_standard_middleware(make()).run(a_call(), {**ARGUMENTS, **wrong})
     assert outcome.failed
-    assert outcome.content.startswith(told)
+    assert outcome.content.startswith(message)
     assert outcome.children == ()
 
 
 async def test_a_long_input_gives_a_short_title() -> None:
-    (child,) = (await spawn().run(a_call(), {**ASKED, "input": "word " * 100})).children
+    (child,) = (await spawn().run(a_call(), {**ARGUMENTS, "input": "word " * 100})).children
     assert isinstance(child.thread, NewThread)
     assert len(child.thread.title or "") == 80

@@ -1,4 +1,4 @@
-"""What a rule names in full and denies to be written is reserved while a command runs, and left as it was."""
+"""Read-only paths that do not exist are reserved while a command runs, and removed afterwards."""
 
 import os
 from pathlib import Path
@@ -24,10 +24,10 @@ def reserved(files: Path) -> ReservedPaths:
     return ReservedPaths(WorkspaceFolders(files.parent))
 
 
-def hold(reserved: ReservedPaths, *paths: WorkingPath) -> list[WorkingPath]:
-    held: list[WorkingPath] = []
-    reserved.reserve("files", paths, held)
-    return held
+def reserve(reserved: ReservedPaths, *paths: WorkingPath) -> list[WorkingPath]:
+    reservation: list[WorkingPath] = []
+    reserved.reserve("files", paths, reservation)
+    return reservation
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ def hold(reserved: ReservedPaths, *paths: WorkingPath) -> list[WorkingPath]:
         ("**", []),
     ],
 )
-def test_only_what_is_named_in_full_can_be_reserved(pattern: str, paths: list[str]) -> None:
+def test_only_literal_paths_are_reserved(pattern: str, paths: list[str]) -> None:
     assert paths_to_reserve(DeniedPaths(read_only=(pattern, pattern))) == paths
     assert paths_to_reserve(DeniedPaths(hidden=(pattern,))) == []
 
 
-def test_what_is_reserved_is_there_until_the_last_one_lets_go(reserved: ReservedPaths, files: Path) -> None:
-    first, second = hold(reserved, DEEP), hold(reserved, DEEP)
+def test_a_reserved_path_exists_until_its_last_release(reserved: ReservedPaths, files: Path) -> None:
+    first, second = reserve(reserved, DEEP), reserve(reserved, DEEP)
     assert first == second == ["a", "a/b", "a/b/c"]
     reserved.release("files", first)
     assert (files / DEEP).is_dir()
@@ -57,34 +57,34 @@ def test_what_is_reserved_is_there_until_the_last_one_lets_go(reserved: Reserved
     assert os.listdir(files) == []
 
 
-def test_what_was_there_before_is_left_alone(reserved: ReservedPaths, files: Path) -> None:
+def test_an_existing_path_is_left_alone(reserved: ReservedPaths, files: Path) -> None:
     (files / DEEP).mkdir(parents=True)
-    assert hold(reserved, DEEP) == []
+    assert reserve(reserved, DEEP) == []
     assert (files / DEEP).is_dir()
 
 
-def test_what_somebody_puts_into_it_meanwhile_stays(reserved: ReservedPaths, files: Path) -> None:
-    held = hold(reserved, DEEP)
+def test_files_created_in_a_reserved_folder_stay(reserved: ReservedPaths, files: Path) -> None:
+    reservation = reserve(reserved, DEEP)
     (files / "a" / "note").write_text("kept")
-    reserved.release("files", held)
+    reserved.release("files", reservation)
     assert sorted(str(path.relative_to(files)) for path in files.rglob("*")) == ["a", "a/note"]
 
 
-def test_what_is_gone_by_then_is_no_error(reserved: ReservedPaths, files: Path) -> None:
-    held = hold(reserved, DEEP)
-    for path in reversed(held):
+def test_releasing_a_removed_path_is_not_an_error(reserved: ReservedPaths, files: Path) -> None:
+    reservation = reserve(reserved, DEEP)
+    for path in reversed(reservation):
         (files / path).rmdir()
-    reserved.release("files", held)
+    reserved.release("files", reservation)
     assert os.listdir(files) == []
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_nothing_is_made_by_way_of_a_link_or_beneath_a_file(reserved: ReservedPaths, files: Path, kind: str) -> None:
+def test_nothing_is_reserved_through_a_link_or_beneath_a_file(reserved: ReservedPaths, files: Path, kind: str) -> None:
     outside = files.parent / "outside"
     outside.mkdir()
     if kind == "link":
         (files / "a").symlink_to(outside)
     else:
         (files / "a").touch()
-    assert hold(reserved, DEEP, WorkingPath("ci")) == ["ci"]
+    assert reserve(reserved, DEEP, WorkingPath("ci")) == ["ci"]
     assert os.listdir(outside) == []

@@ -29,7 +29,7 @@ async def cut(content: Json, *, limit: int, **outcome: Json) -> ToolResult:
 
 
 @given(ANY_JSON, st.integers(1, 1000))
-async def test_no_output_is_longer_than_the_limit_and_none_is_lost(content: Json, limit: int) -> None:
+async def test_no_output_exceeds_the_limit_and_none_is_lost(content: Json, limit: int) -> None:
     outcome = await cut(content, limit=limit)
     text, whole = as_text(outcome.content), as_text(sanitize(content))
     assert len(text) <= limit
@@ -44,7 +44,7 @@ async def test_no_output_is_longer_than_the_limit_and_none_is_lost(content: Json
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0[]"), min_size=301), st.integers(200, 300))
-async def test_what_is_left_are_head_and_tail(content: str, limit: int) -> None:
+async def test_a_truncated_output_has_its_head_and_tail(content: str, limit: int) -> None:
     text = (await cut(content, limit=limit)).content
     head, tail = text.split("\n[", 1)[0], text.rsplit("]\n", 1)[1]
     note = text[len(head) : len(text) - len(tail)]
@@ -61,7 +61,7 @@ async def test_an_output_within_the_limit_stays_as_it_is() -> None:
     assert await cut(None, limit=7) == ToolResult()
 
 
-async def test_what_is_too_long_is_kept_under_an_id_of_the_call() -> None:
+async def test_the_whole_output_is_an_artifact_with_an_id_from_the_call_key() -> None:
     outcome = await cut({"text": "é" * 1000}, limit=300)
     (kept,) = outcome.artifacts
     assert kept == NewArtifact(
@@ -85,7 +85,7 @@ async def test_what_is_too_long_is_kept_under_an_id_of_the_call() -> None:
     assert (await cut("x" * 1000, limit=300)).artifacts[0].media_type == "text/plain"
 
 
-async def test_what_the_tool_itself_made_is_still_there() -> None:
+async def test_artifacts_of_the_tool_itself_are_kept() -> None:
     own = NewArtifact(type=ArtifactType.DOC, title="own", content="")
     outcome = await cut("x" * 1000, limit=300, artifacts=[own], failed=True, values={"todo": {}})
     assert outcome.artifacts[0] is own
@@ -96,12 +96,12 @@ async def test_a_limit_below_the_note_leaves_a_part_of_the_note() -> None:
     assert (await cut("x" * 1000, limit=30)).content == "[1000 of 1000 characters are l"
 
 
-async def test_what_is_no_character_is_replaced() -> None:
+async def test_invalid_characters_are_replaced() -> None:
     assert (await cut("a\x00b\ud800c", limit=100)).content == "a�b�c"
     assert (await cut({"a\x00": ["\udfff", 1]}, limit=100)).content == {"a�": ["�", 1]}
 
 
-async def test_of_an_output_that_no_artifact_can_hold_the_beginning_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_output_too_long_for_an_artifact_is_cut_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.tools.middleware.MAX_ARTIFACT_CHARS", 500)
     outcome = await cut("x" * 1000, limit=300)
     assert outcome.artifacts[0].content == "x" * 500

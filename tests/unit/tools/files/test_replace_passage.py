@@ -25,7 +25,7 @@ def test_a_passage_that_is_there_more_than_once_is_refused_also_if_it_overlaps(t
         replace_passage(text, old, "b", everywhere=False)
 
 
-def test_every_place_is_replaced_when_asked_for() -> None:
+def test_replace_all_replaces_every_occurrence() -> None:
     assert replace_passage("a-a-a", "a", "bb", everywhere=True) == ("bb-bb-bb", 3)
 
 
@@ -35,34 +35,32 @@ def test_a_change_that_changes_nothing_is_refused() -> None:
 
 
 @given(WORDS, PASSAGES, WORDS, WORDS)
-def test_an_edit_is_made_where_the_passage_is_and_nowhere_else(before: str, old: str, new: str, after: str) -> None:
+def test_an_edit_changes_only_the_passage(before: str, old: str, new: str, after: str) -> None:
     text = before + old + after
     assume(old != new and text.find(old) == text.rfind(old))
     assert replace_passage(text, old, new, everywhere=False) == (before + new + after, 1)
 
 
 @given(WORDS, PASSAGES, WORDS, WORDS)
-def test_an_edit_that_was_made_is_found_out(before: str, old: str, new: str, after: str) -> None:
+def test_a_made_edit_is_recognized(before: str, old: str, new: str, after: str) -> None:
     was, now = (before + old + after).encode(), (before + new + after).encode()
     assert content_before_edit(now, old.encode(), new.encode(), everywhere=False, known=digest(was)) == was
 
 
 @given(WORDS, PASSAGES, WORDS, st.booleans())
-def test_what_is_found_out_is_what_was_there(now: str, old: str, new: str, everywhere: bool) -> None:
+def test_the_recognized_content_is_the_content_before_the_edit(now: str, old: str, new: str, everywhere: bool) -> None:
     was = digest(b"something else")
     assert content_before_edit(now.encode(), old.encode(), new.encode(), everywhere=everywhere, known=was) is None
 
 
 @given(st.lists(WORDS, max_size=4), PASSAGES)
-def test_an_edit_of_every_place_is_found_out_where_the_new_passage_was_not_there_before(
-    parts: list[str], old: str
-) -> None:
+def test_a_replace_all_is_recognized_if_the_new_passage_was_not_there_before(parts: list[str], old: str) -> None:
     was = old.join(parts).encode()
     now = was.replace(old.encode(), b"new")
     assert content_before_edit(now, old.encode(), b"new", everywhere=True, known=digest(was)) == was
 
 
-def test_what_would_take_too_long_to_find_out_is_not_known() -> None:
+def test_recognition_stops_at_the_hash_budget() -> None:
     now = b"x" * 20_000
     assert len(now) ** 2 > MAX_HASHED_BYTES
     assert content_before_edit(now, b"y", b"", everywhere=False, known=digest(now + b"y")) is None

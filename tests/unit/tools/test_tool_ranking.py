@@ -21,20 +21,20 @@ def found(query: str, limit: int = 10) -> list[str]:
         ("give up task of plan", "plan_cancel"),
     ],
 )
-def test_the_best_fit_comes_first(query: str, first: str) -> None:
+def test_the_best_match_comes_first(query: str, first: str) -> None:
     assert found(query)[0] == first
 
 
 @pytest.mark.parametrize("query", ["qqqq", "_ - !", "\ud800"])
-def test_what_fits_nothing_finds_nothing(query: str) -> None:
+def test_a_query_without_matches_finds_nothing(query: str) -> None:
     assert found(query) == []
 
 
-def test_no_more_are_found_than_asked_for() -> None:
+def test_results_are_limited() -> None:
     assert len(found("task", limit=3)) == 3
 
 
-def test_equals_are_in_the_order_of_their_names() -> None:
+def test_ties_are_in_order_of_name() -> None:
     assert [spec.name for spec in rank_tools("look", [a_spec("look_b"), a_spec("look_a")], limit=5)] == [
         "look_a",
         "look_b",

@@ -16,7 +16,7 @@ from holdfast.tools.registry import ToolCatalog
 from holdfast.tools.tool import ResumableTool, Tool
 from holdfast.tools.web.client import GuardedResolver, SystemResolver, WebClient
 from holdfast.tools.web.fetch import MarkdownConverter
-from tests.unit.tools.builtin.office import Office
+from tests.unit.tools.builtin.fake_subagents import FakeSubagents
 
 WAITING = {"agent_message", "agent_spawn", "ask_user", "sleep", "task_respond", "task_subscribe"}
 READING = {
@@ -45,7 +45,7 @@ NEEDS = {
     "tool_search": "query",
     "tool_activate": "name",
 }
-"""What those that need no sandbox are called with: scripts and conversations hold such calls."""
+"""The parameters of tools without a sandbox: stored scripts and conversations have such calls."""
 
 
 class Nothing:
@@ -63,7 +63,7 @@ def in_a_worker() -> list[Tool]:
     folders = WorkspaceFolders(Path())
     commands = CommandRunner(RefusingSandbox("not here"), folders, workspace=Path())
     return [
-        *builtin_tools(WorkspaceSpawner(nobody), Office()),
+        *builtin_tools(WorkspaceSpawner(nobody), FakeSubagents()),
         *file_tools(folders),
         *command_tools(commands),
         *web_tools(WebClient(GuardedResolver(SystemResolver())), MarkdownConverter(SupervisedProcesses()), Nothing()),
@@ -76,7 +76,7 @@ def arguments(spec: ToolSpec) -> str:
     return ", ".join(name if name in needed else f"{name}?" for name in known)
 
 
-def test_every_built_in_has_its_place() -> None:
+def test_every_built_in_has_a_spec() -> None:
     specs = {tool.spec.name: tool.spec for tool in in_a_worker()}
     elsewhere = {"task_status", "tool_activate", "tool_search"}
     assert specs.keys() | elsewhere == {spec.name for spec in BUILTIN_SPECS}
@@ -93,30 +93,30 @@ def test_built_ins_are_transactional_but_for_bash_and_those_that_only_read_or_wr
         assert check_tool_spec(spec).kind is (ToolClass.IDEMPOTENT if idempotent else ToolClass.TRANSACTIONAL)
 
 
-def test_what_they_are_called_with_stays_the_same() -> None:
+def test_the_parameters_of_built_ins_are_stable() -> None:
     assert {spec.name: arguments(spec) for spec in BUILTIN_SPECS if spec.name in NEEDS} == NEEDS
 
 
-def test_what_others_wrote_comes_only_from_those_that_say_so() -> None:
+def test_only_the_web_tools_are_untrusted() -> None:
     assert {spec.name for spec in BUILTIN_SPECS if spec.untrusted} == {"web_fetch", "web_search"}
     assert {spec.name for spec in BUILTIN_SPECS if reaches_outside(spec, network=True)} == {"bash"}
     assert not any(reaches_outside(spec, network=False) for spec in BUILTIN_SPECS)
 
 
-def test_an_agent_may_name_a_search_that_nobody_has_set_up() -> None:
+def test_an_agent_may_name_web_search_without_an_engine() -> None:
     tools = [tool for tool in in_a_worker() if tool.spec.name != "web_search"]
     box = ToolCatalog(tools).toolset(["web_search", "log_write"])
     assert [tool.spec.name for tool in box.all()] == ["log_write"]
 
 
-def test_those_that_wait_can_be_resumed_and_no_others() -> None:
+def test_only_waiting_tools_are_resumable() -> None:
     assert {tool.spec.name for tool in in_a_worker() if isinstance(tool, ResumableTool)} == WAITING
 
 
-def test_an_agent_can_have_them_all() -> None:
+def test_an_agent_can_have_all_built_ins() -> None:
     box = ToolCatalog(in_a_worker()).toolset(["*", "tool_search", "tool_activate"])
     assert len(box.all()) == len(BUILTIN_SPECS) - 1
 
 
-def test_a_spec_can_be_sent_elsewhere_and_back() -> None:
+def test_a_spec_survives_encoding() -> None:
     assert msgspec.json.decode(msgspec.json.encode(BUILTIN_SPECS), type=tuple[ToolSpec, ...]) == BUILTIN_SPECS
