@@ -92,11 +92,11 @@ class ShellPolicy:
             return allowed
         if self._grants_all is not None and not program.opaque:
             return PermissionDecision(action=PermissionAction.ALLOW, rule=self._grants_all.text)
-        asked = binding_decision(
+        required = binding_decision(
             [(rule, rule.command.binds(words)) for rule in self._ask if rule.command is not None], PermissionAction.ASK
         )
-        if asked is not None:
-            return asked
+        if required is not None:
+            return required
         if self._asks_all is not None:
             return PermissionDecision(action=PermissionAction.ASK, rule=self._asks_all.text)
         return _allow_program(self._allow, program) or self._without_rule(program)
