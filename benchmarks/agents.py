@@ -22,7 +22,7 @@ from benchmarks.databases import databases
 from benchmarks.floors import floor
 from benchmarks.table import Table
 from holdfast.bootstrap import open_bus, open_store
-from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast, Options
+from holdfast.bootstrap.workspace import Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.domain.commit import Commit, Lease
 from holdfast.domain.context import ContextSnapshot
@@ -32,6 +32,7 @@ from holdfast.domain.limits import ZERO_USAGE
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.run import Move, RunStatus
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store

@@ -7,8 +7,9 @@ from benchmarks.agents import opened, run_agent
 from benchmarks.databases import databases
 from benchmarks.reads import DEPTHS, long_thread
 from benchmarks.table import Table
-from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast
+from holdfast.bootstrap.workspace import Holdfast
 from holdfast.domain.ids import RunId, ThreadId
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.thread import NewThread
 
 TURNS = 8

@@ -16,10 +16,11 @@ from benchmarks.agents import best, ended
 from benchmarks.bare_run import CHUNKS, WORDS
 from benchmarks.databases import databases
 from benchmarks.table import Table
-from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast, Options
+from holdfast.bootstrap.workspace import Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.thread import NewThread
 
 AT_ONCE = (1, 16)

@@ -15,8 +15,9 @@ from typing import Final
 
 import holdfast
 from holdfast import NewMessage, NewRun, NewThread, Role, Run
-from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast
+from holdfast.bootstrap.workspace import Holdfast
 from holdfast.domain.errors import Invalid
+from holdfast.domain.space import DEFAULT_SPACE
 
 ORCHESTRA: Final = Path(__file__).parent / "orchestra"
 

@@ -16,7 +16,8 @@ from typing import Final
 
 import holdfast
 from holdfast import NewMessage, NewRun, NewThread, Role, Run
-from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast
+from holdfast.bootstrap.workspace import Holdfast
+from holdfast.domain.space import DEFAULT_SPACE
 
 WORKBENCH: Final = Path(__file__).parent / "workbench"
 SECRET: Final = "PASSWORD=open-sesame\n"

@@ -316,7 +316,7 @@ async def test_a_parameter_that_is_missing_is_named(site: Site) -> None:
 async def test_half_of_a_surrogate_pair_is_called_so(site: Site, half: str) -> None:
     content = f'{{"agent_type":"bot","title":"{half}"}}'
     answer = await site.ask("POST", "/api/threads", content=content, headers=JSON)
-    assert "is half of a surrogate pair" in refused(answer, 400, "BAD_JSON")["message"]
+    assert "is a lone surrogate" in refused(answer, 400, "BAD_JSON")["message"]
     whole = r'{"agent_type":"bot","title":"\ud83d\ude00 \\ud800"}'
     made = await site.ask("POST", "/api/threads", content=whole, headers=JSON)
     assert made.json()["title"] == "\U0001f600 \\ud800"

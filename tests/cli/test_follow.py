@@ -198,7 +198,7 @@ def test_a_run_that_cannot_be_followed_is_one_line_and_a_usage_error_has_its_own
         ([run, *here, "--after", "9999"], 1, "there is no event 9999 yet"),
         ([run, *here, "--after", "9999", "--transport", "ws"], 1, "[BAD_CURSOR]"),
         ([run, "--url", "http://127.0.0.1:1"], 1, "no server at http://127.0.0.1:1"),
-        ([run, "--url", f"{server.url}/elsewhere"], 1, "there is nothing at"),
+        ([run, "--url", f"{server.url}/elsewhere"], 1, "there is no route for"),
         ([run, "--url", "nowhere"], 1, "`nowhere` is not a valid server URL"),
         ([run, "--url", "http://[::1"], 1, "is not a valid server URL"),
         ([run, "--url", "http://h:port"], 1, "is not a valid server URL"),

@@ -8,7 +8,6 @@ from typing import Any, Final, TypeAlias, TypeGuard
 import msgspec
 from msgspec import UNSET
 
-from holdfast.bootstrap.workspace import DEFAULT_SPACE
 from holdfast.domain.artifact import Artifact
 from holdfast.domain.content import Json
 from holdfast.domain.events import (
@@ -28,6 +27,7 @@ from holdfast.domain.ids import RunId, ToolCallId
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.message import Message, Role
 from holdfast.domain.run import Run
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.step import Step, StepState
 from holdfast.store.store import Store
 

@@ -5,11 +5,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast
+from holdfast.bootstrap.workspace import Holdfast
 from holdfast.domain.content import Json
 from holdfast.domain.errors import AlreadyAnswered, Conflict
 from holdfast.domain.ids import MessageId, RunId
 from holdfast.domain.run import Run, RunStatus, WaitsFor
+from holdfast.domain.space import DEFAULT_SPACE
 from tests.scenario.crash_play import ANSWER, FIRST_ORDER, SECOND_ORDER, WATCHED, name_of
 from tests.support.counting_server import reached, release
 from tests.support.database_probe import open_probe

@@ -11,11 +11,11 @@ from typing import Final, TypeAlias
 import msgspec
 
 from holdfast.bootstrap.store import open_store
-from holdfast.bootstrap.workspace import DEFAULT_SPACE
 from holdfast.bus.local import LocalBus
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId
 from holdfast.domain.instant import millis
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.store.store import Store
 from tests.scenario.crash_check import check_play
 from tests.scenario.crash_history import RunHistory, read

@@ -18,7 +18,7 @@ import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise,
 from holdfast.agent.model_stream import CommitInterval
 from holdfast.agent.run_context import LoopConfig
 from holdfast.bootstrap.store import SystemClock
-from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast, Options
+from holdfast.bootstrap.workspace import Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.domain.content import Json
 from holdfast.domain.errors import IdTaken
@@ -26,6 +26,7 @@ from holdfast.domain.ids import RunId
 from holdfast.domain.instant import Millis
 from holdfast.domain.message import Role
 from holdfast.domain.new_run import NewRun
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.thread import NewThread
 from holdfast.models.scripted import ScriptedModel
 from holdfast.ports.model import ModelDelta, ModelFinished, ModelRequest, TextDelta

@@ -12,11 +12,12 @@ from typing import Any, Final
 import msgspec
 
 import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise, by each victim again
-from holdfast.bootstrap.workspace import DEFAULT_SPACE, Options
+from holdfast.bootstrap.workspace import Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.domain.errors import IdTaken
 from holdfast.domain.ids import RunId
 from holdfast.domain.new_run import NewRun
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.thread import NewThread
 from tests.builders import user
 from tests.support.fork_server import Say

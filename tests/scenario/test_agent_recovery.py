@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from holdfast.bootstrap.store import open_store
-from holdfast.bootstrap.workspace import DEFAULT_SPACE
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.domain.content import Json
 from holdfast.domain.errors import LeaseLost
@@ -24,6 +23,7 @@ from holdfast.domain.instant import Instant
 from holdfast.domain.limits import MAX_ATTEMPTS, backoff_ms
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.step import StepKind, StepState
 from holdfast.domain.timer import NewTimer
 from holdfast.engine.watcher import RunWatch

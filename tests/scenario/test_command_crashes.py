@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from holdfast.bootstrap.store import open_store
-from holdfast.bootstrap.workspace import DEFAULT_SPACE
 from holdfast.domain.ids import RunId
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.step import StepKind, StepState
 from tests.scenario.agents.workshop import Workshop, call, calling, say
 from tests.scenario.command_victim import WORKER, Task

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from holdfast.bootstrap.store import open_store
-from holdfast.bootstrap.workspace import DEFAULT_SPACE
 from holdfast.domain.events import Custom, decode_event
 from holdfast.domain.events.custom import FileAction, FileChanged, from_custom
 from holdfast.domain.ids import RunId
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
+from holdfast.domain.space import DEFAULT_SPACE
 from tests.scenario.agents.workshop import Workshop, call, calling, say
 from tests.scenario.file_victim import WORKER, Task
 from tests.support.database_probe import open_probe

@@ -1,1 +1,1 @@
-"""The HTTP API: routes parse, call one use case of `control`, and render."""
+"""The HTTP API: a route parses the request, calls one use case or port, and renders the result."""

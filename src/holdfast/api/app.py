@@ -19,17 +19,24 @@ from holdfast.api.parameters import check_request, takes_no_body
 from holdfast.api.router import ROUTES, SOCKETS
 from holdfast.api.use_cases import UseCases
 
+_EVENT_STREAM: Final = "text/event-stream"
 
-def create_app(control: UseCases, *, auth: AuthMiddleware | None = None) -> Litestar:
-    """Make the app over the use cases of a workspace. It belongs behind a `Gate`.
 
-    Behind a `door`, a request is answered by the use cases of who asks. A route asks for at most one of them by its
-    name: the framework opens a task group for more.
+def create_app(use_cases: UseCases, *, auth: AuthMiddleware | None = None) -> Litestar:
+    """Create the app, which must run behind `HostOriginMiddleware`.
+
+    With `auth`, each request gets the use cases of its principal. A route may depend on at most one use case: for more,
+    the framework opens a task group per request.
     """
-    provide = _provide_shared if auth is None else _provide_for_principal
+
+    def provide(name: str, use_case: Any) -> Provide:
+        if auth is None:
+            return Provide(lambda: use_case, use_cache=True, sync_to_thread=False)
+        return Provide(request_use_case(name), sync_to_thread=False)
+
     return Litestar(
         route_handlers=[*with_head_and_options([*ROUTES, read_openapi]), *SOCKETS],
-        dependencies={name: provide(name, use_case) for name, use_case in control._asdict().items()},
+        dependencies={name: provide(name, use_case) for name, use_case in use_cases._asdict().items()},
         middleware=[] if auth is None else [auth.wrap],
         dto=JsonBody,
         return_dto=None,
@@ -43,45 +50,34 @@ def create_app(control: UseCases, *, auth: AuthMiddleware | None = None) -> Lite
 
 
 async def _check_request(request: Request[Any, Any, Any]) -> None:
-    """Check a request before its body is read. A guard would do it too, on a copy of the route and in a thread."""
+    """Check a request before its body is read. A guard would run on a copy of the route and in a thread."""
     check_request(request, request.route_handler)
     if takes_no_body(request.route_handler):
         check_no_body(await request.body())
 
 
 async def _record_handshake_refusal(error: Exception, scope: AsgiScope) -> None:
-    """Let the gate say why a handshake is refused: the framework only closes the socket."""
+    """Record the error of a handshake for `HostOriginMiddleware`: the framework only closes the socket."""
     if scope["type"] == "websocket":
         record_refusal(scope, handshake_error(error, scope["path"]))
 
 
-def _provide_shared(_: str, use_case: Any) -> Provide:
-    return Provide(lambda: use_case, use_cache=True, sync_to_thread=False)
-
-
-def _provide_for_principal(name: str, _: Any) -> Provide:
-    return Provide(request_use_case(name), sync_to_thread=False)
-
-
-_EVENT_STREAM: Final = "text/event-stream"
-
-
 def with_head_and_options(routes: Iterable[HTTPRouteHandler]) -> Iterator[HTTPRouteHandler]:
-    """Yield routes that also answer HEAD, after those that answer OPTIONS.
+    """Yield an OPTIONS route for each path, then the routes themselves, which also accept HEAD.
 
-    These come first, as the framework would make them for each address out of the first of its routes.
+    The OPTIONS routes come first: otherwise the framework adds its own to the first route of each path.
     """
-    answering = [_with_head(route) for route in routes]
-    known: dict[str, set[str]] = defaultdict(set)
-    for route in answering:
+    with_head = [_with_head(route) for route in routes]
+    methods_by_path: dict[str, set[str]] = defaultdict(set)
+    for route in with_head:
         for path in route.paths:
-            known[path] |= route.http_methods
-    yield from (_options_route(path, methods) for path, methods in known.items())
-    yield from answering
+            methods_by_path[path] |= route.http_methods
+    yield from (_options_route(path, methods) for path, methods in methods_by_path.items())
+    yield from with_head
 
 
 def _with_head(route: HTTPRouteHandler) -> HTTPRouteHandler:
-    """Return a route that answers HEAD as it does GET; the server leaves out the body. A stream is nothing but body."""
+    """Return a GET route that accepts HEAD too, unless it is a stream. The server omits the body."""
     if "GET" not in route.http_methods or _EVENT_STREAM in route.opt.get("content", {}):
         return route
     both = copy(route)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 AsgiScope: TypeAlias = Any
-"""A mapping; the framework has types of its own for it, which are no types of a mapping."""
+"""A mapping; `Any` because the framework declares incompatible types for it."""
 AsgiMessage: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Any]]
 Send: TypeAlias = Callable[[Any], Awaitable[None]]

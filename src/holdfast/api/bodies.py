@@ -1,6 +1,6 @@
 """Request bodies of the native API. Unknown fields are rejected, so a misspelt field never goes unnoticed.
 
-The author of a change comes from the API key, not from the body: there is no `created_by` here.
+No body has a `created_by`: the author of a change is the principal of the request.
 """
 
 from typing import Annotated, Literal
@@ -25,37 +25,37 @@ _Sequence = Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
 _Number = Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)]
 _Name = Annotated[str, Meta(min_length=1, max_length=256)]
 _Id = Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,128}$"})
-"""What an id looks like; the domain says what is wrong with one that does not."""
+"""Documents the format of ids; the domain checks it, with a better message."""
 _Title = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_THREAD_TITLE_CHARS})]
 _SpaceName = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_SPACE_NAME_CHARS})]
 _Tag = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_TAG_CHARS})]
 _Tags = Annotated[list[_Tag], Meta(extra_json_schema={"maxItems": MAX_TAGS})]
-"""Limits that the domain checks, as it says what is too long."""
+"""Documents limits that the domain checks, with a better message."""
 _Window = Annotated[int, Meta(ge=1, le=1000)]
 
 
 class SpaceBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A space to be made."""
+    """A new space."""
 
     id: Annotated[SpaceId, _Id]
     name: _SpaceName | None = None
-    """Its id, unless given."""
+    """Defaults to the id."""
     metadata: dict[str, Json] = {}
 
 
 class ThreadBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A thread to be made."""
+    """A new thread."""
 
     id: Annotated[ThreadId, _Id] | None = None
     title: _Title | None = None
     agent_type: _Name | None = None
-    """The agent that its runs are of where they do not say so; the workspace's default one, unless given."""
+    """The agent of runs that name none; defaults to the default agent of the workspace."""
     locale: str | None = None
     context_window: _Window = DEFAULT_CONTEXT_WINDOW
     metadata: dict[str, Json] = {}
 
     def new_thread(self) -> NewThread:
-        """Return it as the domain knows it; its agent is chosen elsewhere."""
+        """Convert to the domain type; the use case chooses the agent."""
         return NewThread(
             id=self.id,
             title=self.title,
@@ -66,7 +66,7 @@ class ThreadBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ThreadChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client may change of a thread; what is absent stays."""
+    """Changes of a thread; an absent field stays as it is."""
 
     title: _Title | None | UnsetType = UNSET
     agent_type: _Name | UnsetType = UNSET
@@ -75,7 +75,7 @@ class ThreadChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     metadata: dict[str, Json] | UnsetType = UNSET
 
     def patch(self) -> ThreadPatch:
-        """Return it as the domain knows it."""
+        """Convert to the domain type."""
         return ThreadPatch(
             title=self.title,
             agent_type=self.agent_type,
@@ -86,17 +86,17 @@ class ThreadChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class InputMessageBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message that a run begins with."""
+    """An input message of a run."""
 
     content: Content
     role: Literal["user", "assistant", "system"] = "user"
     id: Annotated[MessageId, _Id] | None = None
     revises: Annotated[MessageId, _Id] | None = None
-    """The message that this one is said instead of."""
+    """The message that this one replaces."""
     metadata: dict[str, Json] = {}
 
     def new_message(self) -> NewMessage:
-        """Return it as the domain knows it."""
+        """Convert to the domain type."""
         return NewMessage(
             role=Role(self.role), content=self.content, id=self.id, revises=self.revises, metadata=self.metadata
         )
@@ -106,9 +106,9 @@ _Messages = Annotated[list[InputMessageBody], Meta(extra_json_schema={"maxItems"
 
 
 class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run to be made: with `messages`, or with an `input` that is said as one message of a user.
+    """A new run: with `messages`, or with an `input` that becomes one user message.
 
-    Without `base_run_id` it continues the newest run of the thread; with null it begins a new root.
+    Without `base_run_id` it continues the newest run of the thread; with null it starts a new root.
     """
 
     messages: _Messages | UnsetType = UNSET
@@ -118,16 +118,23 @@ class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     model: _Name | None = None
     base_run_id: Annotated[RunId, _Id] | None | UnsetType = UNSET
     base_sequence: _Sequence | None = None
-    """The message after which it continues; the end of its base, unless given."""
+    """The message after which the run continues; by default the end of its base."""
     on_busy: OnBusy = OnBusy.ENQUEUE
     priority: Priority = Priority.NORMAL
     tags: _Tags = []
     limits: Limits = Limits()
 
     def new_run(self, thread: ThreadId, *, key: str | None) -> NewRun:
-        """Return it as the domain knows it."""
+        """Convert to the domain type."""
         if self.id is not None and run_id_of(self.id) != self.id:
-            raise Invalid(f"`{self.id}` would be the name of a task: choose an id that begins otherwise", field="id")
+            raise Invalid(f"`{self.id}` has the prefix of a task id: choose an id without it", field="id")
+        base: RunBase | None | UnsetType
+        if self.base_run_id is None or self.base_run_id is UNSET:
+            if self.base_sequence is not None:
+                raise Invalid("`base_sequence` needs a `base_run_id`", field="base_sequence")
+            base = self.base_run_id
+        else:
+            base = RunBase(run_id=run_id_of(self.base_run_id), sequence=self.base_sequence)
         return NewRun(
             thread=thread,
             messages=self._new_messages(),
@@ -135,7 +142,7 @@ class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             id=self.id,
             agent_type=self.agent_type,
             model=self.model,
-            base=self._base(),
+            base=base,
             on_busy=self.on_busy,
             priority=self.priority,
             tags=self.tags,
@@ -145,53 +152,46 @@ class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def _new_messages(self) -> list[NewMessage]:
         if (self.messages is UNSET) == (self.input is UNSET):
-            raise Invalid("a run begins with either `messages` or an `input`", field="messages")
+            raise Invalid("a run needs either `messages` or `input`", field="messages")
         if self.input is None:
-            raise Invalid("`input` is what the run is told: it may be any JSON but null", field="input")
+            raise Invalid("`input` may be any JSON value but null", field="input")
         if self.messages is not UNSET:
             return [message.new_message() for message in self.messages]
         text = self.input if isinstance(self.input, str) else msgspec.json.encode(self.input).decode()
         return [NewMessage(role=Role.USER, content=text)]
 
-    def _base(self) -> RunBase | None | UnsetType:
-        if self.base_run_id is None or self.base_run_id is UNSET:
-            if self.base_sequence is not None:
-                raise Invalid("`base_sequence` is a place in the run that `base_run_id` names", field="base_sequence")
-            return self.base_run_id
-        return RunBase(run_id=run_id_of(self.base_run_id), sequence=self.base_sequence)
-
 
 class CancelBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why a run is cancelled."""
+    """The reason for a cancellation."""
 
     reason: Annotated[str, Meta(max_length=500)] | None = None
 
 
 class InterruptResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An answer to a question of a run."""
+    """A response to an interrupt of a run."""
 
     response: Json
     interrupt_id: Annotated[InterruptId, _Id] | None = None
-    """Needed only where several questions are open."""
+    """Needed only if several interrupts are open."""
     digest: str | None = None
-    """Of the arguments that an approval approves, as the interrupt shows it: another one is refused."""
+    """The digest of the approved arguments, as in the interrupt; a different one is refused."""
 
 
 class RetryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"starts_at": "from"}):
-    """Where to go on: after the last settled step, or from the start."""
+    """Where a retry continues: after the last settled step, or from the start."""
 
     starts_at: Literal["last_step", "start"] = "last_step"
 
 
 class SteeringBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something to tell a run on its way."""
+    """A message to a live run."""
 
     content: Content
     id: Annotated[MessageId, _Id] | None = None
 
 
 class ArtifactBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A result to be kept; under the `id` of an earlier one it becomes its next version."""
+    """A new artifact; with the `id` of an existing one, its next version."""
 
     type: ArtifactType
     title: _Title
@@ -202,7 +202,7 @@ class ArtifactBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     metadata: dict[str, Json] = {}
 
     def new_artifact(self) -> NewArtifact:
-        """Return it as the domain knows it."""
+        """Convert to the domain type."""
         return NewArtifact(
             type=self.type,
             title=self.title,
@@ -215,7 +215,7 @@ class ArtifactBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ReadBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which notifications were read: one `number`, all up to `through`, or all there are."""
+    """Notifications to mark as read: one by `number`, all up to `through`, or all."""
 
     number: _Number | None = None
     through: _Number | None = None

@@ -40,19 +40,19 @@ from holdfast.domain.validation import describe_error, lowercase_first
 
 _log: Final = logging.getLogger("holdfast.api")
 _DISCONNECTED_DETAIL: Final = "client disconnected prematurely"
-"""How the framework calls a body that breaks off."""
+"""The framework's message for a body that ends too early."""
 _MISSING_PARAMETER: Final = re.compile(r"Missing required \w+ parameter '(\w+)'")
-"""How it calls a parameter that is not given."""
+"""The framework's message for a missing parameter."""
 
 
 class BadRequest(Invalid):
-    """What came is not a request of HTTP."""
+    """The data is not a valid HTTP request."""
 
     code = "BAD_REQUEST"
 
 
 class BadHandshake(Invalid):
-    """What came asks for a WebSocket, but is no handshake."""
+    """The request is not a valid WebSocket handshake."""
 
     code = "BAD_HANDSHAKE"
 
@@ -70,73 +70,73 @@ class TooDeep(Invalid):
 
 
 class UnsupportedMediaType(Invalid):
-    """The route reads another kind of body."""
+    """The route does not accept this content type."""
 
     code = "UNSUPPORTED_MEDIA_TYPE"
 
 
 class HeaderRepeated(Invalid):
-    """A header that can be meant only once comes more than once."""
+    """A single-value header is sent more than once."""
 
     code = "HEADER_REPEATED"
 
 
 class BodyCutOff(Invalid):
-    """The client left before its body had ended."""
+    """The client disconnected before the end of its body."""
 
     code = "BODY_CUT_OFF"
 
 
 class AddressTooLong(TooLarge):
-    """The address of the request is longer than any that means something."""
+    """The URL of the request is too long."""
 
     code = "ADDRESS_TOO_LONG"
 
 
 class HeadersTooLarge(TooLarge):
-    """The headers of the request are larger than anybody needs."""
+    """The headers of the request are too large."""
 
     code = "HEADERS_TOO_LARGE"
 
 
 class BodyTooLarge(TooLarge):
-    """The body is larger than the route reads."""
+    """The body is larger than the route accepts."""
 
     code = "BODY_TOO_LARGE"
 
 
 class NoSuchRoute(NotFound):
-    """There is nothing at this address."""
+    """There is no route for this path."""
 
     code = "NO_SUCH_ROUTE"
 
 
 class MethodNotAllowed(HoldfastError):
-    """There is something at this address, but not for this method."""
+    """The route does not support this method."""
 
     code = "METHOD_NOT_ALLOWED"
 
 
 class Refused(HoldfastError):
-    """The request comes from where none may come from."""
+    """The host or the origin of the request is not allowed."""
 
     code = "REFUSED"
 
 
 class HostRefused(Refused):
-    """The request is for another host than this one."""
+    """The host of the request is not allowed."""
 
     code = "HOST_REFUSED"
 
 
 class OriginRefused(Refused):
-    """The request comes from a page of another site."""
+    """The origin of the request is not allowed."""
 
     code = "ORIGIN_REFUSED"
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong: `code` is for programs, `message` for people, `details` is what a program may want to read."""
+    """An error: `code` and `details` are for programs, `message` is for people."""
 
     code: str
     message: str
@@ -144,7 +144,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorEnvelope(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of every answer that is an error."""
+    """The body of every error response."""
 
     error: Problem
 
@@ -167,7 +167,7 @@ STATUS_BY_ERROR: Final[Mapping[type[HoldfastError], int]] = {
     SettingsChanged: 412,
     Unavailable: 503,
 }
-"""A class that is not here has the status of the nearest one above it that is."""
+"""A class that is missing here has the status of its nearest base class."""
 
 HTTP_ERRORS: Final = (
     BadRequest,
@@ -185,7 +185,7 @@ HTTP_ERRORS: Final = (
     HostRefused,
     OriginRefused,
 )
-"""The errors that only a request over HTTP can meet."""
+"""Errors that only an HTTP request can cause."""
 
 
 def status_of(error: HoldfastError) -> int:
@@ -194,7 +194,7 @@ def status_of(error: HoldfastError) -> int:
 
 
 def headers_of(error: HoldfastError) -> dict[str, str]:
-    """Return the headers that go with an error."""
+    """Return the response headers of an error."""
     match error:
         case Unauthenticated():
             return {"WWW-Authenticate": "Bearer"}
@@ -207,18 +207,18 @@ def headers_of(error: HoldfastError) -> dict[str, str]:
 
 
 def envelope(error: HoldfastError) -> ErrorEnvelope:
-    """Return the body that tells of an error."""
+    """Return the response body of an error."""
     return ErrorEnvelope(error=Problem(code=error.code, message=error.message, details=error.details))
 
 
 def encode_error(error: HoldfastError) -> bytes:
-    """Return that body as JSON; what cannot be written as JSON is written as text."""
+    """Return the response body of an error as JSON; details that are not JSON become text."""
     return msgspec.json.encode(envelope(error), enc_hook=str)
 
 
 def _error_response(error: HoldfastError, headers: Mapping[str, str] | None = None) -> Response[bytes]:
     status = status_of(error)
-    if status >= 500 and not isinstance(error, TooManyStreams):  # of that only its clients are the cause
+    if status >= 500 and not isinstance(error, TooManyStreams):  # caused by clients, not by a fault
         _log.error("%s: %s", error.code, error.message)
     headers = {**headers_of(error), **(headers or {})}
     return Response(encode_error(error), status_code=status, media_type="application/json", headers=headers)
@@ -229,85 +229,75 @@ def _on_holdfast_error(_: Request[Any, Any, Any], error: HoldfastError) -> Respo
 
 
 def _on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    """Say in our words what the framework refused."""
+    """Translate an error of the framework."""
     path = request.scope["path"]
     match error.status_code:
         case 404:
-            return _error_response(NoSuchRoute(f"there is nothing at `{path}`", path=path))
+            return _error_response(NoSuchRoute(f"there is no route for `{path}`", path=path))
         case 405:
             method = request.scope["method"]
-            return _error_response(MethodNotAllowed(f"`{path}` does not know {method}", method=method), error.headers)
+            return _error_response(
+                MethodNotAllowed(f"`{path}` does not support {method}", method=method), error.headers
+            )
         case 413:
             return _error_response(body_too_large(request.route_handler.resolve_request_max_body_size()))
         case status if status < 500:
             return _error_response(_validation_error(error, request))
         case _ if error.detail == _DISCONNECTED_DETAIL:
-            return _error_response(BodyCutOff("the client left before its body had ended"))
+            return _error_response(BodyCutOff("the client disconnected before the end of its body"))
         case _:
             return _on_unexpected_error(request, error)
 
 
 def _on_unexpected_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """Answer for an error that nobody foresaw: the log has all of it, the client only where to find it."""
-    name = request.scope.get("state", {}).get("request_id", "-")
-    _log.error("%s %s broke [%s]", request.scope["method"], request.scope["path"], name, exc_info=error)
-    return _error_response(HoldfastError("something broke here: the server's log says what", request_id=name))
+    """Log an unexpected error, and return only the request id to the client."""
+    request_id = request.scope.get("state", {}).get("request_id", "-")
+    _log.error("%s %s failed [%s]", request.scope["method"], request.scope["path"], request_id, exc_info=error)
+    return _error_response(HoldfastError("internal error: see the log of the server", request_id=request_id))
 
 
 def handshake_error(error: Exception, path: str) -> HoldfastError:
-    """Return why a handshake is refused that met an error; the framework would close the socket without a word."""
+    """Return the reason for a refused handshake; the framework would close the socket without one."""
     match error:
         case HoldfastError():
             return error
         case HTTPException(status_code=404):
-            return NoSuchRoute(f"there is nothing at `{path}`", path=path)
-        case HTTPException(__cause__=KeyError()):  # how the framework says it of a route that has no socket
-            return MethodNotAllowed(f"`{path}` is no WebSocket", method="WS")
+            return NoSuchRoute(f"there is no route for `{path}`", path=path)
+        case HTTPException(__cause__=KeyError()):  # the framework's error for a route without a WebSocket
+            return MethodNotAllowed(f"`{path}` is not a WebSocket", method="WS")
         case HTTPException() if error.status_code < 500:
             return Invalid(lowercase_first(error.detail))
         case _:
-            _log.error("WS %s broke", path, exc_info=error)
-            return HoldfastError("something broke here: the server's log says what")
+            _log.error("WS %s failed", path, exc_info=error)
+            return HoldfastError("internal error: see the log of the server")
 
 
 def body_too_large(max_bytes: int | None) -> BodyTooLarge:
-    """Make the error of a body that is larger than `most` bytes."""
+    """Return the error of a body larger than `max_bytes`."""
     return BodyTooLarge(f"the body may have at most {max_bytes} bytes", limit=max_bytes)
 
 
 def _validation_error(error: HTTPException, request: Request[Any, Any, Any]) -> Invalid:
-    """Return what is wrong with a request, in one sentence."""
+    """Translate a validation error of the framework."""
     extra = error.extra if isinstance(error, ValidationException) and isinstance(error.extra, list) else []
     if not extra:
         missing = _MISSING_PARAMETER.match(error.detail)
-        return _missing_parameter(missing[1]) if missing else Invalid(lowercase_first(error.detail))
+        if missing:
+            return Invalid(f"`{missing[1]}`: missing", field=missing[1])
+        return Invalid(lowercase_first(error.detail))
     field, message = extra[0].get("key", ""), extra[0].get("message", "")
     if field == "data":
-        return Invalid("this needs a body: send it as JSON", field="body")
+        return Invalid("the route needs a body: send it as JSON", field="body")
     if not field:
         return Invalid(lowercase_first(message), field=field)
-    name = _public_name(request, field)
-    return Invalid(f"`{name}`: {describe_error(message, _parameter_type(request, field))}", field=name)
-
-
-def _missing_parameter(field: str) -> Invalid:
-    return Invalid(f"`{field}`: missing", field=field)
-
-
-def _public_name(request: Request[Any, Any, Any], field: str) -> str:
-    """Return how clients call a parameter: a header has another name in the code."""
-    parameter = request.route_handler.parsed_fn_signature.parameters.get(field)
-    header = parameter.kwarg_definition if parameter is not None else None
-    return header.name or field if isinstance(header, HeaderParameter) else field
-
-
-def _parameter_type(request: Request[Any, Any, Any], field: str) -> Any:
-    """Return what a parameter may be; its name may be another one in the code."""
+    # A parameter may have one name in the signature and another on the wire.
     parameters = request.route_handler.parsed_fn_signature.parameters
-    if field in parameters:
-        return parameters[field].annotation
-    named = (each for each in parameters.values() if getattr(each.kwarg_definition, "query", None) == field)
-    return next((each.annotation for each in named), None)
+    aliased = (each for each in parameters.values() if getattr(each.kwarg_definition, "query", None) == field)
+    parameter = parameters[field] if field in parameters else next(aliased, None)
+    definition = None if parameter is None else parameter.kwarg_definition
+    name = definition.name or field if isinstance(definition, HeaderParameter) else field
+    kind = None if parameter is None else parameter.annotation
+    return Invalid(f"`{name}`: {describe_error(message, kind)}", field=name)
 
 
 EXCEPTION_HANDLERS: Final[ExceptionHandlersMap] = {

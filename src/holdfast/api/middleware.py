@@ -10,7 +10,6 @@ import logging
 import os
 import time
 from collections.abc import Iterable
-from time import perf_counter
 from typing import Final
 
 from holdfast.api.asgi import AsgiApp, AsgiMessage, AsgiScope, Receive, Send
@@ -32,7 +31,7 @@ from holdfast.metrics.meters import Meters
 
 MAX_URL_BYTES: Final = 16 * 1024
 MAX_HEADER_BYTES: Final = 64 * 1024
-"""Bytes, of names and values together."""
+"""Bytes of all header names and values together."""
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _CORS_METHODS: Final = b"GET, HEAD, POST, PATCH, PUT, DELETE, OPTIONS"
 _EXPOSED_HEADERS: Final = (
@@ -41,16 +40,16 @@ _EXPOSED_HEADERS: Final = (
 _SINGLE_VALUE_HEADERS: Final = frozenset(
     {b"authorization", b"content-type", b"content-encoding", b"idempotency-key", b"last-event-id"}
 )
-"""Headers of which two would leave open which one is meant; `Host` and `Origin` equal nothing that is allowed then."""
-_UNWRAPPED_SEND_KEY: Final = "past_the_gate"
-_REFUSAL_KEY: Final = "refused"
+"""Headers that must not be repeated. A repeated `Host` or `Origin` matches no allowed value anyway."""
+_UNWRAPPED_SEND_KEY: Final = "holdfast_unwrapped_send"
+_REFUSAL_KEY: Final = "holdfast_refusal"
 _CROSS_SITE_VALUES: Final = frozenset({"cross-site", "same-site"})
 
 _log: Final = logging.getLogger("holdfast.requests")
 
 
 class HostOriginMiddleware:
-    """An ASGI app in front of another."""
+    """The outermost ASGI middleware."""
 
     def __init__(
         self,
@@ -61,9 +60,9 @@ class HostOriginMiddleware:
         origins: Iterable[str] = (),
         meters: Meters | None = None,
     ) -> None:
-        """Let requests for `hosts` pass, and of those from pages only what `origins` and the host itself show.
+        """Accept requests for `hosts` that come without an origin, from the host itself, or from `origins`.
 
-        With `addresses`, also those for any address: only a name can be bound anew.
+        With `allow_ip_hosts`, any IP address is accepted as the host: DNS rebinding needs a name.
         """
         self._app = app
         self._hosts = frozenset(hosts)
@@ -72,36 +71,38 @@ class HostOriginMiddleware:
         self._meters = meters or Meters()
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or answer in its place."""
+        """Pass a request on to the app, or respond with an error."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        passage = _Exchange(scope, send, self._meters)
+        exchange = _Exchange(scope, send, self._meters)
         try:
             headers = _read_headers(scope)
-            origin = self._check(headers)
+            origin = self._check_origin(headers)
             _check_shape(scope, headers)
-        except HoldfastError as refused:
-            await passage.send_error(refused)
+        except HoldfastError as error:
+            await exchange.send_error(error)
         else:
-            passage.allow_origin(origin)
+            exchange.allow_origin(origin)
             if origin and _is_preflight(scope, headers):
-                await passage.send_preflight(headers)
+                await exchange.send_preflight(headers)
                 return
             try:
-                await self._app(scope, receive, passage.send)
-            except asyncio.CancelledError:  # the server stops, and has waited for long enough
-                await passage.send_unavailable()
+                await self._app(scope, receive, exchange.send)
+            except asyncio.CancelledError:  # the grace period of the shutdown is over
+                await exchange.send_unavailable()
         finally:
-            passage.end()
+            exchange.end()
 
-    def _check(self, headers: dict[bytes, str]) -> str | None:
-        """Return the foreign origin that is allowed to read the answer, if there is one."""
+    def _check_origin(self, headers: dict[bytes, str]) -> str | None:
+        """Check `Host` and `Origin`; return the origin if it is an allowed foreign one."""
         host = headers.get(b"host", "")
-        if not self._is_allowed_host(_host_name(host)):
+        name, colon, port = host.rpartition(":")
+        name = (name if colon and port.isdecimal() else host).lower()
+        if name not in self._hosts and not (self._allow_ip_hosts and _is_ip_address(name)):
             names = ", ".join(sorted(self._hosts))
-            hint = "start it with `--allow-host NAME` to give it another name"
-            raise HostRefused(f"this server is not `{host}`: use one of {names}, or {hint}", host=host)
+            hint = "start the server with `--allow-host NAME`"
+            raise HostRefused(f"the host `{host}` is not allowed: use one of {names}, or {hint}", host=host)
         origin = headers.get(b"origin")
         if origin is None:
             if headers.get(b"sec-fetch-site") in _CROSS_SITE_VALUES and headers.get(b"sec-fetch-mode") != "navigate":
@@ -113,12 +114,9 @@ class HostOriginMiddleware:
             raise _origin_refused(origin)
         return origin
 
-    def _is_allowed_host(self, name: str) -> bool:
-        return name in self._hosts or (self._allow_ip_hosts and _is_ip_address(name))
-
 
 class _Exchange:
-    """One request on its way through the gate."""
+    """One request and its response."""
 
     def __init__(self, scope: AsgiScope, send: Send, meters: Meters) -> None:
         self._scope = scope
@@ -134,7 +132,7 @@ class _Exchange:
         scope.setdefault("state", {}).update({"request_id": self.id, _UNWRAPPED_SEND_KEY: send})
 
     def allow_origin(self, origin: str | None) -> None:
-        """Let a foreign page read the answer."""
+        """Add the CORS headers for a foreign origin."""
         if origin is not None:
             self._headers += [
                 (b"access-control-allow-origin", origin.encode()),
@@ -143,7 +141,7 @@ class _Exchange:
             ]
 
     async def send(self, message: AsgiMessage) -> None:
-        """Pass on what the app answers, under our headers."""
+        """Send a message of the app, with the headers of this middleware."""
         match message["type"]:
             case "http.response.start" | "websocket.http.response.start":
                 self._status = message["status"]
@@ -154,7 +152,7 @@ class _Exchange:
                 self._metrics.record_response(101)
             case "websocket.close" if not self._status:
                 await self.send_error(
-                    self._scope["state"].get(_REFUSAL_KEY) or BadHandshake("this handshake is refused")
+                    self._scope["state"].get(_REFUSAL_KEY) or BadHandshake("the handshake is refused")
                 )
                 return
             case _:
@@ -162,7 +160,7 @@ class _Exchange:
         await self._send(message)
 
     async def send_error(self, error: HoldfastError) -> None:
-        """Answer in place of the app."""
+        """Respond with an error in place of the app."""
         status = status_of(error)
         if self._scope["type"] == "websocket" and "websocket.http.response" not in (
             self._scope.get("extensions") or {}
@@ -175,16 +173,16 @@ class _Exchange:
         await self._send_response(status, encode_error(error), [(b"content-type", b"application/json"), *own])
 
     async def send_unavailable(self) -> None:
-        """Answer in place of an app that was not done in time; an answer that has begun breaks off."""
+        """Respond with 503 in place of an app that did not finish in time, unless its response has begun."""
         if not self._status:
-            await self.send_error(Unavailable("the server stops: ask again in a moment"))
+            await self.send_error(Unavailable("the server is shutting down: retry in a moment"))
 
     async def send_preflight(self, headers: dict[bytes, str]) -> None:
-        """Tell a browser what an allowed page may ask for."""
-        asked = headers.get(b"access-control-request-headers", "")
+        """Respond to a CORS preflight request of an allowed origin."""
+        requested = headers.get(b"access-control-request-headers", "")
         allowed = [
             (b"access-control-allow-methods", _CORS_METHODS),
-            (b"access-control-allow-headers", asked.encode("latin-1")),
+            (b"access-control-allow-headers", requested.encode("latin-1")),
             (b"access-control-max-age", b"600"),
         ]
         if headers.get(b"access-control-request-private-network") == "true":
@@ -197,43 +195,43 @@ class _Exchange:
         kind = "http.response" if self._scope["type"] == "http" else "websocket.http.response"
         length = [] if status == 204 else [(b"content-length", str(len(body)).encode())]
         all_headers = [*headers, *length, *self._headers]
-        start = {"type": f"{kind}.start", "status": status, "headers": all_headers}
-        await self._send(start)
-        rest = {"type": f"{kind}.body", "body": body, "more_body": False}
-        await self._send(rest)
+        await self._send({"type": f"{kind}.start", "status": status, "headers": all_headers})
+        await self._send({"type": f"{kind}.body", "body": body, "more_body": False})
 
     def end(self) -> None:
-        """Count it, and leave a line."""
+        """Record the end of the request, and log its method, path without query, status and duration."""
         self._metrics.record_end()
-        self._log_request()
-
-    def _log_request(self) -> None:
-        """Leave a line: the method, the path without its query, the status, and how long it took."""
         if not _log.isEnabledFor(logging.INFO):
             return
         method = "WS" if self._scope["type"] == "websocket" else self._scope["method"]
         path = self._scope["raw_path"].decode("latin-1")
-        took = (time.perf_counter() - self._started_at) * 1000
-        said = {"method": method, "path": path, "status": self._status, "ms": round(took, 1), "request_id": self.id}
-        _log.info("%s %s %d %.1f ms", method, path, self._status, took, extra={"said": said})
+        elapsed_ms = (time.perf_counter() - self._started_at) * 1000
+        fields = {
+            "method": method,
+            "path": path,
+            "status": self._status,
+            "ms": round(elapsed_ms, 1),
+            "request_id": self.id,
+        }
+        _log.info("%s %s %d %.1f ms", method, path, self._status, elapsed_ms, extra={"said": fields})
 
 
 def unwrapped_send(scope: AsgiScope, send: Send) -> Send:
-    """Return how to send straight to the server once an answer has begun, if it came through a gate.
+    """Return the `send` of the server, for use once a response has begun; `send` itself without the middleware.
 
-    A stream to a thousand readers spends more on what stands between it and the server than on anything of its own.
+    A stream to a thousand readers spends more time in the layers between it and the server than in its own code.
     """
-    past: Send = scope.get("state", {}).get(_UNWRAPPED_SEND_KEY, send)
-    return past
+    unwrapped: Send = scope.get("state", {}).get(_UNWRAPPED_SEND_KEY, send)
+    return unwrapped
 
 
 def record_refusal(scope: AsgiScope, error: HoldfastError) -> None:
-    """Have the gate say why a handshake is refused, when the app closes the socket without a word."""
+    """Record why a handshake is refused, for the response after the app closes the socket without a reason."""
     scope["state"][_REFUSAL_KEY] = error
 
 
 def _read_headers(scope: AsgiScope) -> dict[bytes, str]:
-    """Return the headers; of one that comes twice, both, so that it equals nothing that is allowed."""
+    """Return the headers by name; the values of a repeated header are joined, so that they match no allowed value."""
     headers: dict[bytes, str] = {}
     size = 0
     for name, value in scope["headers"]:
@@ -242,8 +240,8 @@ def _read_headers(scope: AsgiScope) -> dict[bytes, str]:
         if name not in headers:
             headers[name] = text
         elif name in _SINGLE_VALUE_HEADERS:
-            called = name.decode().title()
-            raise HeaderRepeated(f"`{called}` is given more than once", field=called)
+            field = name.decode().title()
+            raise HeaderRepeated(f"`{field}` is sent more than once", field=field)
         else:
             headers[name] = f"{headers[name]}, {text}"
     if size > MAX_HEADER_BYTES:
@@ -252,28 +250,18 @@ def _read_headers(scope: AsgiScope) -> dict[bytes, str]:
 
 
 def _check_shape(scope: AsgiScope, headers: dict[bytes, str]) -> None:
-    """Raise for what no route can read."""
+    """Raise for a request that no route can accept: too long, a bad handshake, or an encoded body."""
     if len(scope["raw_path"]) + len(scope["query_string"]) > MAX_URL_BYTES:
-        raise AddressTooLong(f"the address may have at most {MAX_URL_BYTES} bytes", limit=MAX_URL_BYTES)
-    if b"upgrade" in headers and _wants_websocket(scope, headers):
-        given = "a GET of HTTP/1.1 without a body, with one `Sec-WebSocket-Key` and `Sec-WebSocket-Version: 13`"
-        raise BadHandshake(f"this is no handshake of a WebSocket: it is {given}, on a connection of its own")
+        raise AddressTooLong(f"the URL may have at most {MAX_URL_BYTES} bytes", limit=MAX_URL_BYTES)
+    # A valid handshake has the scope type `websocket`; methods other than GET ignore `Upgrade`.
+    if headers.get(b"upgrade", "").lower() == "websocket" and scope["type"] == "http" and scope["method"] == "GET":
+        expected = "a GET of HTTP/1.1 without a body, with one `Sec-WebSocket-Key` and `Sec-WebSocket-Version: 13`"
+        raise BadHandshake(f"the WebSocket handshake is not valid: send {expected}, on a connection of its own")
     coding = headers.get(b"content-encoding", "identity")
     if coding.lower() != "identity":
         raise UnsupportedMediaType(
-            "the body must be sent as it is, without `Content-Encoding`", content_encoding=coding
+            "the body must not be encoded: send it without `Content-Encoding`", content_encoding=coding
         )
-
-
-def _wants_websocket(scope: AsgiScope, headers: dict[bytes, str]) -> bool:
-    """Tell whether what came as a request wants to be more; other methods know no upgrade, and mean what they say."""
-    return scope["type"] == "http" and scope["method"] == "GET" and headers[b"upgrade"].lower() == "websocket"
-
-
-def _host_name(host: str) -> str:
-    """Return a host without its port, as it is compared."""
-    name, colon, port = host.rpartition(":")
-    return (name if colon and port.isdecimal() else host).lower()
 
 
 def _is_ip_address(name: str) -> bool:
@@ -290,22 +278,22 @@ def _is_preflight(scope: AsgiScope, headers: dict[bytes, str]) -> bool:
 
 def _origin_refused(origin: str) -> OriginRefused:
     return OriginRefused(
-        f"a page of `{origin}` may not use this server: start it with `--cors-origin {origin}` to allow that"
+        f"the origin `{origin}` is not allowed: start the server with `--cors-origin {origin}`"
         if "://" in origin
-        else "a page of another site may not use this server: start it with `--cors-origin URL` to allow that",
+        else "requests from other sites are not allowed: start the server with `--cors-origin URL`",
         origin=origin,
     )
 
 
 UNMATCHED_ROUTE: Final = "unmatched"
-"""The route of a request that was refused before one was found, or that none answers."""
+"""The route label of a request that matches no route, or was refused before routing."""
 
 _COUNTED_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _EVENT_STREAM: Final = b"text/event-stream"
 
 
 class RequestMetrics:
-    """One request as it is counted."""
+    """The metrics of one request."""
 
     def __init__(self, meters: Meters, scope: AsgiScope, *, started_at: float) -> None:
         self._meters = meters
@@ -314,27 +302,18 @@ class RequestMetrics:
         self._stream: Number | None = None
 
     def record_response(self, status: int, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-        """Take note that an answer begins; one that is a stream stays open until the request ends."""
-        route, method = self._scope.get("path_template") or UNMATCHED_ROUTE, _metric_method(self._scope)
+        """Record the start of a response; a stream counts as open until the request ends."""
+        route, method = self._scope.get("path_template") or UNMATCHED_ROUTE, "WS"
+        if self._scope["type"] != "websocket":
+            method = self._scope["method"] if self._scope["method"] in _COUNTED_METHODS else OTHER_LABEL
         self._meters.requests.of(route, method, str(status)).add()
-        self._meters.request_seconds.of(route, method).observe(perf_counter() - self._started_at)
-        if status == 101:
-            self._open_stream("websocket")
-        elif any(name == b"content-type" and value.startswith(_EVENT_STREAM) for name, value in headers):
-            self._open_stream("sse")
+        self._meters.request_seconds.of(route, method).observe(time.perf_counter() - self._started_at)
+        is_sse = any(name == b"content-type" and value.startswith(_EVENT_STREAM) for name, value in headers)
+        if status == 101 or is_sse:
+            self._stream = self._meters.streams.of("sse" if is_sse else "websocket")
+            self._stream.add()
 
     def record_end(self) -> None:
-        """Take note that nothing more is sent."""
+        """Record the end of the request."""
         if self._stream is not None:
             self._stream.add(-1)
-
-    def _open_stream(self, transport: str) -> None:
-        self._stream = self._meters.streams.of(transport)
-        self._stream.add()
-
-
-def _metric_method(scope: AsgiScope) -> str:
-    if scope["type"] == "websocket":
-        return "WS"
-    method: str = scope["method"]
-    return method if method in _COUNTED_METHODS else OTHER_LABEL

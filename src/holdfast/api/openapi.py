@@ -1,9 +1,9 @@
 """The OpenAPI document, generated from the types that decode requests.
 
-The framework's own generator omits constraints, rejected fields, and our error envelope; msgspec describes its types
+The framework's own generator omits constraints, rejected fields, and the error envelope; msgspec describes its types
 exactly. Parameters and return types come from the handler's signature. `opt` of a handler adds what a signature cannot
-say: `content` (response types other than JSON), `also` (further responses by status), `body` (request types other than
-JSON), each by media type; `headers` (response headers by status, name to meaning); `errors` (another error type).
+express: `content` (response types other than JSON), `also` (further responses by status), `body` (request types other
+than JSON), each by media type; `headers` (response headers by status, name to meaning); `errors` (another error type).
 """
 
 import inspect
@@ -29,7 +29,7 @@ _REF_TEMPLATE: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
 _NUMBER_SCHEMA: Final = {"type": "integer", "minimum": 1, "maximum": MAX_SAFE_INTEGER}
 _RESERVED: Final = frozenset({"data", "request", "accept"})
-"""Arguments that are no parameters: what a client accepts is told by the answers that there are."""
+"""Arguments that are not documented as parameters; `accept` follows from the response types."""
 _CONSTRAINTS: Final = {
     "ge": "minimum",
     "le": "maximum",
@@ -44,24 +44,24 @@ _EVENT_SCHEMA: Final = {
     "description": "One event of the stream; the fields are those of server-sent events.",
     "properties": {name: {"type": "string"} for name in ("id", "event", "data")},
 }
-_EXTRA_CONSTRAINTS: Final[Mapping[str, Mapping[str, Any]]] = {  # what types cannot say, by the name of their schema
+_EXTRA_CONSTRAINTS: Final[Mapping[str, Mapping[str, Any]]] = {  # constraints that types cannot express, by schema
     "RunBody": {"oneOf": [{"required": ["messages"]}, {"required": ["input"]}]},
     "ArtifactBody": {"anyOf": [{"required": ["content"]}, {"required": ["file_id"]}]},
     **dict.fromkeys(("SpacePatch", "ThreadChanges", "PlanItemPatch"), {"minProperties": 1}),
 }
-_ERROR_DESCRIPTIONS: Final = {  # by status; each is a response that all routes share
+_ERROR_DESCRIPTIONS: Final = {  # by status; all routes share these responses
     "400": "The request can never succeed as written.",
-    "401": "The request needs a key, or its key opens nothing.",
-    "403": "The request is for another host, comes from a page of another site, or its key does not allow it.",
-    "404": "Something that is named does not exist, or not in this space.",
-    "409": "Something is not in the needed state.",
-    "413": "The body, or something in it, is too large.",
-    "414": "The address is too long.",
-    "415": "The body is of another kind than the route reads, or comes encoded.",
-    "429": "The key asks too often, or too many runs of the space wait; `Retry-After` are seconds.",
+    "401": "The request has no key, or its key is not valid.",
+    "403": "The host or the origin is not allowed, or the key does not allow the request.",
+    "404": "A named resource does not exist in this space.",
+    "409": "A resource is not in the required state.",
+    "413": "The body or a part of it is too large.",
+    "414": "The URL is too long.",
+    "415": "The content type is not supported, or the body is encoded.",
+    "429": "The key exceeded its request rate, or the space has too many queued runs; `Retry-After` is in seconds.",
     "431": "The headers are too large.",
-    "500": "Something broke; the server's log says what.",
-    "503": "Something that the server needs does not answer; the same request may succeed later.",
+    "500": "An internal error; the log of the server has the cause.",
+    "503": "A dependency of the server is unavailable; the same request may succeed later.",
 }
 
 SchemaLookup = Callable[[Any], dict[str, Any]]
@@ -69,18 +69,18 @@ SchemaLookup = Callable[[Any], dict[str, Any]]
 
 @get("/openapi.json", media_type=MediaType.JSON, include_in_schema=False)
 async def read_openapi() -> bytes:
-    """Return this document."""
+    """Return the OpenAPI document."""
     return openapi_json()
 
 
 @cache
 def openapi_json() -> bytes:
-    """Return the document as JSON for people."""
+    """Return the document as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(openapi_document()), indent=2) + b"\n"
 
 
 def openapi_document(routes: Iterable[HTTPRouteHandler] = ROUTES) -> dict[str, Any]:
-    """Describe `routes`."""
+    """Return the document of `routes`."""
     handlers = list(routes)
     types = list(dict.fromkeys([ErrorEnvelope, *(each for handler in handlers for each in _types(handler))]))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
@@ -96,15 +96,15 @@ def openapi_document(routes: Iterable[HTTPRouteHandler] = ROUTES) -> dict[str, A
         "info": {
             "title": "Holdfast",
             "version": "1",
-            "description": "A durable runtime for AI agents. Routes without a space in their path mean `default`.",
+            "description": "A durable runtime for AI agents. Routes without a space in their path use `default`.",
         },
         "security": [{"key": []}, {}],
         "paths": dict(sorted(paths.items())),
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key, or a token."}},
             "responses": {
-                f"Error{status}": _error_schema(said, by_type[ErrorEnvelope])
-                for status, said in _ERROR_DESCRIPTIONS.items()
+                f"Error{status}": _error_schema(description, by_type[ErrorEnvelope])
+                for status, description in _ERROR_DESCRIPTIONS.items()
             },
             "schemas": {
                 name: _with_portable_patterns(schema | _EXTRA_CONSTRAINTS.get(name, {}))
@@ -120,34 +120,38 @@ def _operation(handler: HTTPRouteHandler, path: str, schema: SchemaLookup) -> di
         "summary": handler.summary,
         "description": inspect.getdoc(handler.fn) or "",
         "tags": sorted(handler.tags or ()),
-        "parameters": [*_path_parameters(path, handler), *_query_and_header_parameters(path, handler, schema)],
+        "parameters": [*_path_parameters(path), *_query_and_header_parameters(handler, schema)],
     }
     if handler.handler_name in PUBLIC_ROUTES:
         operation["security"] = []
     if (rule := ROUTE_RULES.get(handler.handler_name)) is not None:
         operation["x-scope"] = rule.scope
     if body := _request_types(handler):
-        operation["requestBody"] = {"required": _is_required(handler), "content": _content_schema(schema, body)}
+        data = handler.parsed_fn_signature.parameters.get("data")
+        required = data is not None and not data.has_default  # a body of raw bytes may be empty
+        operation["requestBody"] = {"required": required, "content": _content_schema(schema, body)}
     operation["responses"] = _responses(handler, path, schema, has_body=bool(body))
     return operation
 
 
 def _responses(handler: HTTPRouteHandler, path: str, schema: SchemaLookup, *, has_body: bool) -> dict[str, Any]:
     content = _content_schema(schema, _response_types(handler))
-    done: dict[str, Any] = {"description": handler.summary}
-    responses = {str(handler.status_code): done | ({"content": content} if content else {})}
-    for status, kinds in handler.opt.get("also", {}).items():
-        responses[status] = done | {"content": _content_schema(schema, kinds)}
+    success: dict[str, Any] = {"description": handler.summary}
+    responses = {str(handler.status_code): success | ({"content": content} if content else {})}
+    for status, types in handler.opt.get("also", {}).items():
+        responses[status] = success | {"content": _content_schema(schema, types)}
     for status, headers in handler.opt.get("headers", {}).items():
-        responses[status] |= {"headers": {name: _header_schema(meaning) for name, meaning in headers.items()}}
+        responses[status] |= {
+            "headers": {
+                name: {"description": description, "schema": {"type": "string"}}
+                for name, description in headers.items()
+            }
+        }
     statuses = _error_statuses(handler, path, has_body=has_body)
-    if (shape := handler.opt.get("errors")) is not None:
-        return responses | {status: _error_schema(_ERROR_DESCRIPTIONS[status], schema(shape)) for status in statuses}
+    if (error_type := handler.opt.get("errors")) is not None:
+        error = schema(error_type)
+        return responses | {status: _error_schema(_ERROR_DESCRIPTIONS[status], error) for status in statuses}
     return responses | {status: {"$ref": f"#/components/responses/Error{status}"} for status in statuses}
-
-
-def _header_schema(meaning: str) -> dict[str, Any]:
-    return {"description": meaning, "schema": {"type": "string"}}
 
 
 def _error_schema(description: str, envelope: dict[str, Any]) -> dict[str, Any]:
@@ -167,7 +171,7 @@ def _error_statuses(handler: HTTPRouteHandler, path: str, *, has_body: bool) -> 
             yield status
 
 
-def _path_parameters(path: str, handler: HTTPRouteHandler) -> Iterator[dict[str, Any]]:
+def _path_parameters(path: str) -> Iterator[dict[str, Any]]:
     for name in _PARAMETER.findall(path):
         schema = (
             _NUMBER_SCHEMA if f"{{{name}:int}}" in path else _ID_SCHEMA if name.endswith("_id") else {"type": "string"}
@@ -175,47 +179,45 @@ def _path_parameters(path: str, handler: HTTPRouteHandler) -> Iterator[dict[str,
         yield {"name": name, "in": "path", "required": True, "schema": schema}
 
 
-def _query_and_header_parameters(
-    path: str, handler: HTTPRouteHandler, schema: SchemaLookup
-) -> Iterator[dict[str, Any]]:
+def _query_and_header_parameters(handler: HTTPRouteHandler, schema: SchemaLookup) -> Iterator[dict[str, Any]]:
     for field in _parameters(handler):
         kwarg = field.kwarg_definition if isinstance(field.kwarg_definition, ParameterKwarg) else None
-        described: dict[str, Any] = {
+        parameter: dict[str, Any] = {
             "name": (kwarg and kwarg.name) or field.name,
             "in": "header" if isinstance(kwarg, HeaderParameter) else "query",
             "required": not field.has_default,
             "schema": _parameter_schema(field, kwarg, schema),
         }
         if kwarg is not None and kwarg.description:
-            described["description"] = kwarg.description
-        if described["name"] in REPEATABLE_PARAMETERS:
-            described |= {"style": "form", "explode": True}
-        yield described
+            parameter["description"] = kwarg.description
+        if parameter["name"] in REPEATABLE_PARAMETERS:
+            parameter |= {"style": "form", "explode": True}
+        yield parameter
 
 
 def _parameter_schema(field: FieldDefinition, kwarg: ParameterKwarg | None, schema: SchemaLookup) -> dict[str, Any]:
-    described = dict(schema(_without_none(field.annotation)))
+    result = dict(schema(_without_none(field.annotation)))
     for name, keyword in _CONSTRAINTS.items():
         if kwarg is not None and (value := getattr(kwarg, name)) is not None:
-            described[keyword] = value.replace(r"\Z", "$") if isinstance(value, str) else value
+            result[keyword] = value.replace(r"\Z", "$") if isinstance(value, str) else value
     if field.has_default and field.default is not None:
-        described["default"] = field.default
-    return described
+        result["default"] = field.default
+    return result
 
 
 def _parameters(handler: HTTPRouteHandler) -> Iterator[FieldDefinition]:
-    """Yield what a route reads from its query and its headers."""
-    elsewhere = {*_RESERVED, *UseCases._fields, *_PARAMETER.findall(" ".join(handler.paths))}
+    """Yield the query and header parameters of a route."""
+    others = {*_RESERVED, *UseCases._fields, *_PARAMETER.findall(" ".join(handler.paths))}
     for name, field in handler.parsed_fn_signature.parameters.items():
-        if name not in elsewhere:
+        if name not in others:
             yield field
 
 
 def _types(handler: HTTPRouteHandler) -> Iterator[Any]:
-    kinds = [*_request_types(handler).values(), *_response_types(handler).values()]
+    types = [*_request_types(handler).values(), *_response_types(handler).values()]
     if "errors" in handler.opt:
-        kinds.append(handler.opt["errors"])
-    yield from (each for each in kinds if each not in (bytes, str))
+        types.append(handler.opt["errors"])
+    yield from (each for each in types if each not in (bytes, str))
     yield from (_without_none(field.annotation) for field in _parameters(handler))
 
 
@@ -224,12 +226,6 @@ def _request_types(handler: HTTPRouteHandler) -> Mapping[str, Any]:
         return handler.opt["body"]  # type: ignore[no-any-return]
     data = handler.parsed_fn_signature.parameters.get("data")
     return {} if data is None else {"application/json": data.annotation}
-
-
-def _is_required(handler: HTTPRouteHandler) -> bool:
-    """Say whether there must be a body. One of bytes may have none of them."""
-    data = handler.parsed_fn_signature.parameters.get("data")
-    return data is not None and not data.has_default
 
 
 def _response_types(handler: HTTPRouteHandler) -> Mapping[str, Any]:
@@ -241,17 +237,16 @@ def _response_types(handler: HTTPRouteHandler) -> Mapping[str, Any]:
     return {"application/json": get_args(returned)[0] if get_origin(returned) is Response else returned}
 
 
-def _content_schema(schema: SchemaLookup, kinds: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        kind: {"schema": _EVENT_SCHEMA if kind == EVENT_STREAM else _schema_of(schema, each)}
-        for kind, each in kinds.items()
-    }
-
-
-def _schema_of(schema: SchemaLookup, kind: Any) -> dict[str, Any]:
-    if kind is bytes:
-        return {"type": "string", "format": "binary"}
-    return {"type": "string"} if kind is str else schema(kind)
+def _content_schema(schema: SchemaLookup, types: Mapping[str, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for media_type, kind in types.items():
+        if media_type == EVENT_STREAM:
+            content[media_type] = {"schema": _EVENT_SCHEMA}
+        elif kind is bytes:
+            content[media_type] = {"schema": {"type": "string", "format": "binary"}}
+        else:
+            content[media_type] = {"schema": {"type": "string"} if kind is str else schema(kind)}
+    return content
 
 
 def _method(handler: HTTPRouteHandler) -> str:
@@ -265,13 +260,14 @@ def _operation_id(handler: HTTPRouteHandler, path: str) -> str:
 
 
 def _without_none(annotation: Any) -> Any:
-    """Return what a parameter is if it is given."""
-    given = [each for each in get_args(annotation) if each is not type(None)]
-    return given[0] if type(None) in get_args(annotation) and len(given) == 1 else annotation
+    """Return the annotation of an optional parameter without its `None`."""
+    members = get_args(annotation)
+    others = [each for each in members if each is not type(None)]
+    return others[0] if type(None) in members and len(others) == 1 else annotation
 
 
 def _with_portable_patterns(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema whose patterns every reader of them understands."""
+    """Return a schema whose patterns use `$`, because `\\Z` exists only in Python."""
     return msgspec.json.decode(msgspec.json.encode(schema).replace(rb"\\Z", b"$"))  # type: ignore[no-any-return]
 
 
@@ -285,34 +281,30 @@ CREATED_IDS: Final[Mapping[str, tuple[str, str]]] = {
     "upload_file": ("file_id", "id"),
     "create_task": ("task_id", "taskId"),
 }
-"""What an operation makes: the parameter by which others know it, and the field of the answer that it is in."""
+"""By operation that creates something: the path parameter of its id, and the response field with the id."""
 
 
 def add_links(paths: Mapping[str, Mapping[str, Any]]) -> None:
-    """Add to each operation that makes something those that go on with it, from wherever they are."""
+    """Link each operation that creates something to the operations that take its id."""
     operations = [(path, operation) for path, item in paths.items() for operation in item.values()]
     for path, operation in operations:
         if operation["operationId"] in CREATED_IDS:
             links = dict(_links_from(path, operation, operations))
-            made = next(status for status in ("201", "202") if status in operation["responses"])
-            operation["responses"][made]["links"] = links
+            status = next(status for status in ("201", "202") if status in operation["responses"])
+            operation["responses"][status]["links"] = links
 
 
-def _links_from(path: str, maker: Any, operations: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    parameter, field = CREATED_IDS[maker["operationId"]]
-    known = {name: f"$request.path.{name}" for name in _path_parameter_names(maker)}
-    for other, operation in operations:
-        names = _path_parameter_names(operation)
-        if parameter not in names or not names <= {parameter, *known} or _is_native(path) != _is_native(other):
-            continue
-        made = {parameter: f"$response.body#/{field}"}
-        values = {name: made.get(name) or known[name] for name in sorted(names)}
-        yield operation["operationId"], {"operationId": operation["operationId"], "parameters": values}
+def _links_from(path: str, source: Any, operations: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    parameter, field = CREATED_IDS[source["operationId"]]
+    values = {name: f"$request.path.{name}" for name in _path_parameter_names(source)}
+    values[parameter] = f"$response.body#/{field}"
+    for target_path, target in operations:
+        names = _path_parameter_names(target)
+        same_api = path.startswith("/api") == target_path.startswith("/api")
+        if parameter in names and names <= values.keys() and same_api:
+            parameters = {name: values[name] for name in sorted(names)}
+            yield target["operationId"], {"operationId": target["operationId"], "parameters": parameters}
 
 
 def _path_parameter_names(operation: Any) -> set[str]:
     return {each["name"] for each in operation["parameters"] if each["in"] == "path"}
-
-
-def _is_native(path: str) -> bool:
-    return path.startswith("/api")

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from litestar.connection import ASGIConnection
+from litestar.di import NamedDependency
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
-from litestar.params import HeaderParameter, PathParameter, QueryParameter
+from litestar.params import HeaderParameter, PathParameter, QueryParameter, SkipValidation
 
 from holdfast.control.errors import BadCursor
 from holdfast.domain.errors import Invalid, NotFound
@@ -17,27 +18,31 @@ from holdfast.domain.limits import MAX_SAFE_INTEGER
 from holdfast.domain.page import MAX_PAGE_SIZE
 from holdfast.domain.task_ids import run_id_of
 
+T = TypeVar("T")
+
+PortDependency: TypeAlias = NamedDependency[SkipValidation[T]]
+"""A port of the store as a dependency: the framework cannot validate a `Protocol`."""
 Limit: TypeAlias = Annotated[
-    int, QueryParameter(ge=1, le=MAX_PAGE_SIZE, description="How many items a page has at most.")
+    int, QueryParameter(ge=1, le=MAX_PAGE_SIZE, description="The maximum number of items of a page.")
 ]
 Cursor: TypeAlias = Annotated[
     str | None,
     QueryParameter(
         pattern=r"^[A-Za-z0-9_.-]{1,200}\Z",
-        description="Where to go on: the `next_cursor` of the page before.",
+        description="The `next_cursor` of the previous page.",
     ),
 ]
 IdQuery: TypeAlias = Annotated[str | None, QueryParameter(pattern=r"^[A-Za-z0-9_-]{1,128}\Z")]
-"""The id of something, in a query."""
+"""An id in the query."""
 WaitSeconds: TypeAlias = Annotated[
     float,
     QueryParameter(
-        ge=0, le=300, description="Seconds to wait for the run to end, or to ask a person, before answering."
+        ge=0, le=300, description="Seconds to wait for the run to end, or to wait for a person, before responding."
     ),
 ]
 
 PlanItemNumber: TypeAlias = Annotated[
-    int, PathParameter(ge=1, le=MAX_SAFE_INTEGER, description="The `task_id` of an item.")
+    int, PathParameter(ge=1, le=MAX_SAFE_INTEGER, description="The `task_id` of a plan item.")
 ]
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -47,124 +52,106 @@ _WRITE_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 def parse_run_id(name: str | None) -> RunId | None:
-    """Return the run that a query names, by its own name or by that of the task that it is."""
+    """Return the run id of a query parameter, which may also be a task id."""
     return None if name is None else run_id_of(name)
 
 
 @lru_cache(maxsize=64)
 def prefers_stream(accept: str) -> bool:
-    """Say whether a client that accepts these types wants a stream, and JSON not more than that."""
-    wanted = dict(_parse_media_range(part) for part in accept.lower().split(","))
-    stream = wanted.get("text/event-stream", 0)
-    return stream > 0 and stream >= wanted.get("application/json", 0)
-
-
-def _parse_media_range(part: str) -> tuple[str, float]:
-    """Return a media type and how much it is wanted, from 0 to 1."""
-    kind, *parameters = [each.strip() for each in part.split(";")]
-    weight = next((each.removeprefix("q=") for each in parameters if each.startswith("q=")), "1")
-    return kind, float(weight) if _QUALITY.fullmatch(weight) else 0
+    """Return whether an `Accept` header names event streams, with at least the quality of JSON."""
+    qualities: dict[str, float] = {}
+    for part in accept.lower().split(","):
+        media_type, *parameters = [each.strip() for each in part.split(";")]
+        quality = next((each.removeprefix("q=") for each in parameters if each.startswith("q=")), "1")
+        qualities[media_type] = float(quality) if _QUALITY.fullmatch(quality) else 0
+    stream = qualities.get("text/event-stream", 0)
+    return stream > 0 and stream >= qualities.get("application/json", 0)
 
 
 def space_paths(path: str) -> list[str]:
-    """Return the addresses of something in a space: in the default one, and in a named one."""
+    """Return the two paths of a route: for the default space, and for a named one."""
     return [f"/api{path}", f"/api/spaces/{{space_id:str}}{path}"]
 
 
 def check_request(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Raise if an id in the path can be none, or the query has something that the route does not know.
-
-    A run may be called by the name of the task that it is.
-    """
-    given = connection.scope["path_params"]
-    for name, value in given.items():
+    """Raise if the path has a malformed id, or the query an unknown parameter; convert a task id to its run id."""
+    path_params = connection.scope["path_params"]
+    for name, value in path_params.items():
         if name.endswith("_id") and isinstance(value, str) and _ID.fullmatch(value) is None:
-            raise NotFound(f"there is no {name.removesuffix('_id')} of that name: an id has letters, digits, `_`, `-`")
-    if "run_id" in given:
-        given["run_id"] = run_id_of(given["run_id"])
+            raise NotFound(f"there is no such {name.removesuffix('_id')}: an id has only letters, digits, `_` and `-`")
+    if "run_id" in path_params:
+        path_params["run_id"] = run_id_of(path_params["run_id"])
     if connection.scope["query_string"]:
-        _check_utf8(connection.scope["query_string"])
+        try:
+            unquote_to_bytes(connection.scope["query_string"]).decode()
+        except UnicodeDecodeError as exc:
+            raise Invalid("the query is not in UTF-8", field="query") from exc
         _check_query(connection.query_params.multi_items(), handler)
 
 
-def _check_utf8(query: bytes) -> None:
-    try:
-        unquote_to_bytes(query).decode()
-    except UnicodeDecodeError as exc:
-        raise Invalid("the query is not in UTF-8", field="query") from exc
-
-
-def _check_query(given: Iterable[tuple[str, Any]], handler: BaseRouteHandler) -> None:
+def _check_query(parameters: Iterable[tuple[str, Any]], handler: BaseRouteHandler) -> None:
     known, seen = query_names(handler), set[str]()
-    for name, value in given:
+    for name, value in parameters:
         if name not in known:
-            raise Invalid(f"`{name}` is no parameter of this route: it knows {_format_names(known)}", field=name)
+            known_names = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
+            raise Invalid(f"`{name}` is not a parameter of this route: known are {known_names}", field=name)
         if name in seen and name not in REPEATABLE_PARAMETERS:
             raise Invalid(f"`{name}` is given more than once", field=name)
-        if str(value).lower() == "null" and name not in FREE_TEXT_PARAMETERS:  # the framework would read it as absent
+        if str(value).lower() == "null" and name not in FREE_TEXT_PARAMETERS:  # the framework reads it as absent
             raise Invalid(f"`{name}`: leave it out if it has no value", field=name)
         seen.add(name)
 
 
 REPEATABLE_PARAMETERS: Final = frozenset({"type"})
-"""Parameters that may be given more than once: each names one more."""
+"""Query parameters that may be repeated."""
 FREE_TEXT_PARAMETERS: Final = frozenset(
     {"title", "agent_type", "agentName", "tag", "type", "name", "cursor", "last_event_id"}
 )
-"""Parameters that are any text, so also `null`."""
+"""Query parameters that accept any text, including `null`."""
 
 
 def query_names(handler: BaseRouteHandler) -> frozenset[str]:
-    """Return the parameters that a route reads from the query."""
-    known = handler.opt.get("query_names")
-    if known is None:
-        known = handler.opt["query_names"] = frozenset(_query_names(handler))
-    return known
+    """Return the names of a route's query parameters, cached in its `opt`."""
+    names: frozenset[str] | None = handler.opt.get("query_names")
+    if names is None:
+        path_names = re.findall(r"{(\w+)", " ".join(handler.paths))
+        others = {*path_names, *handler.resolve_dependencies(), *_RESERVED_ARGUMENTS}
+        names = handler.opt["query_names"] = frozenset(
+            getattr(field.kwarg_definition, "name", None) or name
+            for name, field in handler.parsed_fn_signature.parameters.items()
+            if name not in others and not isinstance(field.kwarg_definition, HeaderParameter)
+        )
+    return names
 
 
 def takes_no_body(handler: BaseRouteHandler) -> bool:
-    """Say whether a route of ours changes something, and nothing in a body has to do with it."""
-    silent: bool | None = handler.opt.get("takes_no_body")
-    if silent is None:
-        silent = handler.opt["takes_no_body"] = _takes_no_body(handler)
-    return silent
-
-
-def _takes_no_body(handler: BaseRouteHandler) -> bool:
-    reads = not handler.parsed_fn_signature.parameters.keys().isdisjoint(_RESERVED_ARGUMENTS)
-    writes = isinstance(handler, HTTPRouteHandler) and not handler.http_methods.isdisjoint(_WRITE_METHODS)
-    return writes and not reads and all(path.startswith("/api/") for path in handler.paths)
-
-
-def _query_names(handler: BaseRouteHandler) -> Iterable[str]:
-    elsewhere = {*re.findall(r"{(\w+)", " ".join(handler.paths)), *handler.resolve_dependencies(), *_RESERVED_ARGUMENTS}
-    for name, field in handler.parsed_fn_signature.parameters.items():
-        kwarg = field.kwarg_definition
-        if name not in elsewhere and not isinstance(kwarg, HeaderParameter):
-            yield getattr(kwarg, "name", None) or name
-
-
-def _format_names(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names)) or "none"
+    """Return whether a route of the native API writes without reading a body, cached in its `opt`."""
+    result: bool | None = handler.opt.get("takes_no_body")
+    if result is None:
+        reads = not handler.parsed_fn_signature.parameters.keys().isdisjoint(_RESERVED_ARGUMENTS)
+        writes = isinstance(handler, HTTPRouteHandler) and not handler.http_methods.isdisjoint(_WRITE_METHODS)
+        result = writes and not reads and all(path.startswith("/api/") for path in handler.paths)
+        handler.opt["takes_no_body"] = result
+    return result
 
 
 LastEventHeader: TypeAlias = Annotated[
     str | None,
-    HeaderParameter(name="Last-Event-ID", description="Go on after this event. A browser that reconnects sends it."),
+    HeaderParameter(name="Last-Event-ID", description="Resume after this event. A browser that reconnects sends it."),
 ]
 LastEventId: TypeAlias = Annotated[
     str | None,
-    QueryParameter(description="Go on after this event, where the header `Last-Event-ID` cannot be sent."),
+    QueryParameter(description="Resume after this event; for clients that cannot send the header `Last-Event-ID`."),
 ]
 
 _MAX_POSITION_DIGITS: Final = 15
 
 
 def resume_position(header: str | None, query: str | None) -> int | None:
-    """Return the number to go on after, if there is one; the header is newer than the address that it came with."""
-    given = header or query
-    if not given:
+    """Return the position to resume after; the header wins, because a reconnecting browser keeps the old URL."""
+    position = header or query
+    if not position:
         return None
-    if not (given.isascii() and given.isdecimal() and len(given) <= _MAX_POSITION_DIGITS):
-        raise BadCursor("the last event id must be the number of an event", last_event_id=given[:64])
-    return int(given)
+    if not (position.isascii() and position.isdecimal() and len(position) <= _MAX_POSITION_DIGITS):
+        raise BadCursor("the last event id must be the number of an event", last_event_id=position[:64])
+    return int(position)

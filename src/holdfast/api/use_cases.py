@@ -1,4 +1,7 @@
-"""Use cases of a workspace for one principal, by the name under which routes receive them."""
+"""Use cases of a workspace for one principal, by the name under which routes receive them.
+
+A route that needs nothing but a store receives the port itself: the middleware has checked scope and space before.
+"""
 
 from typing import NamedTuple
 
@@ -11,7 +14,7 @@ from holdfast.api.openai.completions import CompletionControl
 from holdfast.api.tasks.tasks import TaskControl
 from holdfast.control.agents import AgentControl
 from holdfast.control.api_keys import KeyControl
-from holdfast.control.artifacts import ArtifactControl, FileControl
+from holdfast.control.artifacts import ArtifactControl
 from holdfast.control.monitoring import HealthControl, MetricsControl
 from holdfast.control.plans import PlanControl
 from holdfast.control.run_details import RunDetailsControl
@@ -21,22 +24,34 @@ from holdfast.control.settings import SettingsControl
 from holdfast.control.spaces import NotificationControl, SpaceControl
 from holdfast.control.streams.live_streams import LiveStreams
 from holdfast.control.threads import ConversationControl, ThreadControl
+from holdfast.ports.artifacts import Artifacts, Files
+from holdfast.ports.queue import Interrupts
+from holdfast.ports.runs import Runs, Threads
+from holdfast.ports.spaces import Spaces
 
 
 class UseCases(NamedTuple):
-    """The use cases of a workspace."""
+    """The use cases of a workspace, and the ports that routes use directly."""
 
     spaces: SpaceControl
+    space_store: Spaces
+
     keys: KeyControl
     agents: AgentControl
     threads: ThreadControl
+    thread_store: Threads
+
     conversations: ConversationControl
     plans: PlanControl
     starts: RunStartControl
     runs: RunControl
+    run_store: Runs
     details: RunDetailsControl
+    interrupt_store: Interrupts
     artifacts: ArtifactControl
-    files: FileControl
+    artifact_store: Artifacts
+    file_store: Files
+
     notifications: NotificationControl
     streams: LiveStreams
     tasks: TaskControl

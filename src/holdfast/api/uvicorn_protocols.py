@@ -1,5 +1,7 @@
 """Subclasses of uvicorn's HTTP and WebSocket protocols: the only module that touches uvicorn's internals.
 
+`tests/api/test_uvicorn_internals.py` lists what is overridden and used here; `pyproject.toml` pins the version.
+
 HTTP: malformed requests get the API's error envelope, unfinished request heads are bounded, and the response head is
 sent together with the start of the body. WebSocket: a client that breaks the protocol or reads nothing is disconnected
 without delaying the server and without a logged error.
@@ -25,11 +27,21 @@ from holdfast.api.errors import BadRequest, HeadersTooLarge, encode_error, statu
 from holdfast.domain.errors import HoldfastError
 
 MAX_UNFINISHED_HEAD_BYTES: Final = 256 * 1024
-"""Bytes of a head that has no end yet. One that ends is measured by the gate, which is stricter."""
+"""Bytes of an incomplete request head. `HostOriginMiddleware` checks complete heads, with a lower limit."""
+DRAIN_CHECK_SECONDS: Final = 1.0
+"""Seconds between two checks whether the peer of a closing connection still reads what is buffered for it."""
+
+_HANDSHAKE_HEAD: Final = (
+    b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %b\r\n\r\n"
+)
+_HANDSHAKE_KEY: Final = re.compile(rb"[A-Za-z0-9+/]{22}==")
+"""Sixteen bytes in Base64."""
+_PROTOCOL_KEY: Final = "socket"
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection."""
+    """An HTTP/1.1 connection."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -37,47 +49,41 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
 
     def data_received(self, data: bytes) -> None:
-        """Read a piece, and refuse a head that goes on for too long."""
+        """Parse a chunk; refuse a request head that is too long."""
         super().data_received(data)
         if self._in_head:
             self._head_bytes += len(data)
-            if self._head_bytes > MAX_UNFINISHED_HEAD_BYTES:
-                self._send_error(
-                    HeadersTooLarge(
-                        f"the headers may have at most {MAX_UNFINISHED_HEAD_BYTES} bytes",
-                        limit=MAX_UNFINISHED_HEAD_BYTES,
-                    )
-                )
+            limit = MAX_UNFINISHED_HEAD_BYTES
+            if self._head_bytes > limit:
+                self._send_error(HeadersTooLarge(f"the headers may have at most {limit} bytes", limit=limit))
 
     def on_message_begin(self) -> None:
-        """Begin to read a head."""
+        """Start to count the bytes of a request head."""
         self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Have read it."""
+        """Start the request; for a handshake, set the path and query of the scope, which uvicorn does not."""
         self._in_head = False
         super().on_headers_complete()
         if self.parser.should_upgrade():
             if self._should_upgrade():
-                self._parse_target()
+                url = httptools.parse_url(self.url)
+                cast(dict[str, Any], self.scope).update(
+                    path=unquote(url.path.decode()), raw_path=url.path, query_string=url.query or b""
+                )
             else:
-                self.cycle.keep_alive = False  # the parser reads nothing that follows
+                self.cycle.keep_alive = False  # the parser ignores all further data
 
     def _should_upgrade(self) -> bool:
-        """Say whether this is a handshake; what is none, or comes while another answer is under way, is a request."""
+        """Return whether a request is a valid handshake on an idle connection; others are plain requests."""
         return self._is_idle() and super()._should_upgrade() and handshake_key(self.scope) is not None
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Leave no warning: it is answered as a request, and leaves the line of one."""
-
-    def _parse_target(self) -> None:
-        address = httptools.parse_url(self.url)
-        path, query = address.path, address.query or b""
-        cast(dict[str, Any], self.scope).update(path=unquote(path.decode()), raw_path=path, query_string=query)
+        """Log nothing: the request is handled, and appears in the access log."""
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection over to a socket."""
+        """Hand the connection over to a `WebSocketProtocol`."""
         key = handshake_key(self.scope)
         assert key is not None
         self.connections.discard(self)
@@ -87,7 +93,7 @@ class HttpProtocol(HttpToolsProtocol):
         socket.begin_handshake(self.scope, key)
 
     def shutdown(self) -> None:
-        """Close it because the server stops, as soon as no answer is under way."""
+        """Close the connection for a shutdown, as soon as no response is in progress."""
         super().shutdown()
         if self.transport.is_closing():
             close_draining(self.transport, self.loop)
@@ -101,11 +107,11 @@ class HttpProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, _with_early_close(app, cycle, self._close_early))
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request."""
-        self._send_error(BadRequest("this is not a request of HTTP/1.1"))
+        """Respond to data that is not an HTTP request."""
+        self._send_error(BadRequest("the request is not valid HTTP/1.1"))
 
     def _send_error(self, error: HoldfastError) -> None:
-        """Say what is wrong, unless that would stand in the midst of an answer, and close the connection."""
+        """Send an error, unless a response is in progress, and close the connection."""
         if not self._is_idle() and (self.pipeline or self.cycle.response_started):
             self._close_early(self.cycle)
             return
@@ -115,7 +121,7 @@ class HttpProtocol(HttpToolsProtocol):
         close_draining(self.transport, self.loop)
 
     def _close_early(self, cycle: RequestResponseCycle) -> None:
-        cycle.transport.close()  # with the head of the answer, if that is not out yet
+        cycle.transport.close()  # flushes a response head that is still held back
         close_draining(self.transport, self.loop)
 
     def _is_idle(self) -> bool:
@@ -123,14 +129,14 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class HeadCoalescingTransport:
-    """What an answer is written to at first: the head goes out with what follows at once, which is nearly always there.
+    """A transport that holds back the response head until the body follows, and sends both with one write.
 
-    The server writes them one after the other, and a write costs more than most requests do otherwise. Once the head is
-    out this steps aside: a stream to a thousand readers pays for each call in between.
+    The server writes them separately, and a write costs more than the rest of most requests. Once the head is sent, the
+    original transport takes over: a stream to a thousand readers pays for each layer in between.
     """
 
     def __init__(self, cycle: RequestResponseCycle, loop: asyncio.AbstractEventLoop) -> None:
-        """Put it in the place of the transport that `answer` has."""
+        """Replace the transport of `cycle`."""
         self._cycle = cycle
         self._transport = cycle.transport
         self._loop = loop
@@ -138,7 +144,7 @@ class HeadCoalescingTransport:
         cycle.transport = cast(asyncio.Transport, self)
 
     def write(self, data: bytes) -> None:
-        """Keep the head until something follows, or the loop has had its turn."""
+        """Hold back the head until the next write, or the next iteration of the event loop."""
         if not self._head:
             self._head = data
             self._loop.call_soon(self._write_head)
@@ -146,12 +152,12 @@ class HeadCoalescingTransport:
             self._write(data)
 
     def close(self) -> None:
-        """Close it, once all was written."""
+        """Write the head if it is held back, and close the transport."""
         self._write_head()
         self._transport.close()
 
     def is_closing(self) -> bool:
-        """Tell whether nothing more can be written."""
+        """Return whether the transport is closing."""
         return self._transport.is_closing()
 
     def _write_head(self) -> None:
@@ -165,17 +171,17 @@ class HeadCoalescingTransport:
 
 
 def uvicorn_config(app: AsgiApp, *, shutdown_grace_seconds: int) -> uvicorn.Config:
-    """Return how the app is served; open answers have `last_words` seconds to end when it is to stop."""
+    """Return the uvicorn configuration; responses in progress get `shutdown_grace_seconds` on shutdown."""
     return uvicorn.Config(
         app,
         http=HttpProtocol,
         ws=WebSocketProtocol,
-        ws_per_message_deflate=False,  # it would cost each socket its own buffers, and each event its own bytes
+        ws_per_message_deflate=False,  # compression needs buffers per socket and bytes per event
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # nothing here asks who a client is by its address
+        proxy_headers=False,  # nothing here uses the address of a client
         timeout_graceful_shutdown=shutdown_grace_seconds,
     )
 
@@ -183,7 +189,7 @@ def uvicorn_config(app: AsgiApp, *, shutdown_grace_seconds: int) -> uvicorn.Conf
 def _with_early_close(
     app: Any, cycle: RequestResponseCycle, close_early: Callable[[RequestResponseCycle], None]
 ) -> Any:
-    """Let a stream break off whose reader is too slow: the server would take that for a fault, and log an error."""
+    """Close a response that the app ended early, such as a stalled stream: uvicorn would log an error."""
 
     async def call(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await app(scope, receive, send)
@@ -195,17 +201,17 @@ def _with_early_close(
 
 
 def _without_chunking(app: Any, cycle: RequestResponseCycle) -> Any:
-    """Send no chunks to a client of HTTP/1.0: an answer of unknown length ends with its connection."""
+    """Send a response of unknown length without chunks: for HTTP/1.0 it ends with the connection."""
 
     async def call(scope: AsgiScope, receive: Receive, send: Send) -> None:
-        unknown = False
+        unknown_length = False
 
         async def send_plain(message: AsgiMessage) -> None:
-            nonlocal unknown
+            nonlocal unknown_length
             if message["type"] == "http.response.start":
-                unknown = all(name.lower() != b"content-length" for name, _ in message["headers"])
-                cycle.chunked_encoding = False if unknown else None
-            elif unknown:
+                unknown_length = all(name.lower() != b"content-length" for name, _ in message["headers"])
+                cycle.chunked_encoding = False if unknown_length else None
+            elif unknown_length:
                 cycle.expected_content_length = len(message.get("body", b""))
             await send(message)
 
@@ -214,39 +220,27 @@ def _without_chunking(app: Any, cycle: RequestResponseCycle) -> Any:
     return call
 
 
-DRAIN_CHECK_SECONDS: Final = 1.0
-"""Seconds between two looks at whether the other end of a connection that is closed takes what is on its way to it."""
-
-_HANDSHAKE_HEAD: Final = (
-    b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %b\r\n\r\n"
-)
-_HANDSHAKE_KEY: Final = re.compile(rb"[A-Za-z0-9+/]{22}==")
-"""Sixteen bytes in Base64."""
-_PROTOCOL_KEY: Final = "socket"
-
-
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """A connection that asks to become a socket."""
+    """A WebSocket connection."""
 
     def begin_handshake(self, request_scope: AsgiScope, key: bytes) -> None:
-        """Have a handshake answered by the app.
+        """Pass a handshake to the app.
 
-        The library is shown only what it needs of the head: it would refuse in its own words what the gate lets pass.
+        The library sees a minimal request head: it would refuse some requests that `HostOriginMiddleware` accepts.
         """
-        self.transport.pause_reading()  # until it is answered, nothing that comes means anything
+        self.transport.pause_reading()  # data before the handshake response has no meaning
         self.data_received(_HANDSHAKE_HEAD % key)
         for name in ("path", "raw_path", "query_string", "headers"):
             self.scope[name] = request_scope[name]
         self.scope["state"][_PROTOCOL_KEY] = self
 
     def start_keepalive(self) -> None:
-        """Begin to listen: the handshake was accepted."""
+        """Resume reading: the handshake was accepted."""
         super().start_keepalive()
         self.transport.resume_reading()
 
     async def run_asgi(self) -> None:
-        """Call the app; a handshake that it refused is answered too."""
+        """Call the app; a handshake that it refused counts as complete."""
         app = self.app
 
         async def call(scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -257,25 +251,25 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         await super().run_asgi()
 
     def close_from_server(self, code: int, reason: str, *, fast: bool) -> None:
-        """Close the socket, without waiting until its reader takes something; in a `hurry`, hardly at all."""
+        """Close the socket without waiting for the client to read; `fast` shortens the drain timeout."""
         if self.close_sent or self.transport.is_closing():
             return
-        taking = self.writable.is_set()
-        with suppress(InvalidState):  # its client closes it too
+        writable = self.writable.is_set()
+        with suppress(InvalidState):  # the client is closing it too
             self.conn.send_close(code, reason)
         self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = True
         self._mark_disconnected()
-        if taking:
+        if writable:
             self.read_paused = False
-            self.transport.resume_reading()  # the client says that it has understood
+            self.transport.resume_reading()  # for the close frame of the client
             self.close_timer = self.loop.call_later(self.close_timeout, close_draining, self.transport, self.loop)
         else:
             close_draining(self.transport, self.loop, check_seconds=DRAIN_CHECK_SECONDS if fast else self.close_timeout)
 
     def shutdown(self) -> None:
-        """Close it because the server stops; a handshake is left to the app, which knows what to say."""
+        """Close the socket for a shutdown; the app responds to a handshake in progress."""
         if not self.handshake_complete:
             self.loop.call_later(DRAIN_CHECK_SECONDS, self.shutdown)
             return
@@ -284,17 +278,17 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._disconnect()
 
     def keepalive_timeout(self) -> None:
-        """Close it because its client does not answer."""
+        """Close the socket because the client did not respond to a ping."""
         super().keepalive_timeout()
         self._disconnect()
 
     def handle_parser_exception(self) -> None:
-        """Close it because its client broke the rules."""
+        """Close the socket because the client violated the protocol."""
         super().handle_parser_exception()
         self._disconnect()
 
     def handle_ping(self) -> None:
-        """Answer; of a client that takes no answers, read nothing more until it does."""
+        """Send a pong; if the client does not read, stop reading from it until it does."""
         if self.writable.is_set() and not self.close_sent:
             super().handle_ping()
             return
@@ -303,63 +297,66 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """Go on, and listen again."""
+        """Resume writing and reading."""
         super().resume_writing()
         if self.handshake_complete and not self.read_paused:
             self.transport.resume_reading()
 
     def handle_cont(self, event: Frame) -> None:
-        """Keep a piece of a message; one without content would be kept too, and count for nothing."""
+        """Buffer a continuation frame; empty ones are dropped, because they would escape the size limit."""
         if event.data or event.fin:
             super().handle_cont(event)
 
     def send_receive_event_to_app(self) -> None:
-        """Hand over a message, unless it says that it is text and is not."""
-        if self.close_sent or self.curr_msg_data_type != "text" or _is_utf8(b"".join(self.frames)):
-            super().send_receive_event_to_app()
-            return
-        with suppress(InvalidState):  # its client closes it too
-            self.conn.send_close(CloseCode.INVALID_DATA)
-        self.handle_parser_exception()
+        """Pass a message to the app; close the socket if a text message is not UTF-8."""
+        if not self.close_sent and self.curr_msg_data_type == "text":
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                with suppress(InvalidState):  # the client is closing it too
+                    self.conn.send_close(CloseCode.INVALID_DATA)
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
 
     def _disconnect(self) -> None:
         self._mark_disconnected()
         close_draining(self.transport, self.loop)
 
     def _mark_disconnected(self) -> None:
-        """Let who has something to say, or waits for the client to take it, know that nobody listens."""
+        """Make pending and later sends of the app fail with a disconnect."""
         self.disconnected = True
         self.writable.set()
 
 
 def handshake_key(scope: AsgiScope) -> bytes | None:
-    """Return the key of a handshake, if a request is one."""
-    given: dict[bytes, list[bytes]] = {}
+    """Return the `Sec-WebSocket-Key` if a request is a valid handshake."""
+    headers: dict[bytes, list[bytes]] = {}
     for name, value in scope["headers"]:
-        given.setdefault(name, []).append(value.strip())
-    (key, *more) = given.get(b"sec-websocket-key", [b""])
-    right = (
+        headers.setdefault(name, []).append(value.strip())
+    (key, *repeated) = headers.get(b"sec-websocket-key", [b""])
+    valid = (
         scope["method"] == "GET"
         and scope["http_version"] == "1.1"
-        and given.get(b"sec-websocket-version") == [b"13"]
-        and given.get(b"content-length", [b"0"]) == [b"0"]
-        and b"transfer-encoding" not in given
+        and headers.get(b"sec-websocket-version") == [b"13"]
+        and headers.get(b"content-length", [b"0"]) == [b"0"]
+        and b"transfer-encoding" not in headers
     )
-    return key if right and not more and _HANDSHAKE_KEY.fullmatch(key) else None
+    return key if valid and not repeated and _HANDSHAKE_KEY.fullmatch(key) else None
 
 
 def limit_message_size(scope: AsgiScope, *, max_bytes: int) -> None:
-    """Take no message of more than so many bytes over a socket, if it is one of this server."""
-    held = _protocol_of(scope)
-    if held is not None:
-        held.conn.max_message_size = max_bytes
+    """Limit the size of incoming messages, if the socket is a `WebSocketProtocol`."""
+    protocol = _protocol_of(scope)
+    if protocol is not None:
+        protocol.conn.max_message_size = max_bytes
 
 
 async def close_socket(scope: AsgiScope, send: Send, *, code: int, reason: str, fast: bool = False) -> None:
-    """Close a socket at once, if it is one of this server: also one whose reader takes nothing."""
-    held = _protocol_of(scope)
-    if held is not None:
-        held.close_from_server(code, reason, fast=fast)
+    """Close a socket; a `WebSocketProtocol` at once, even if the client reads nothing."""
+    protocol = _protocol_of(scope)
+    if protocol is not None:
+        protocol.close_from_server(code, reason, fast=fast)
     else:
         await send({"type": "websocket.close", "code": code, "reason": reason})
 
@@ -367,7 +364,7 @@ async def close_socket(scope: AsgiScope, send: Send, *, code: int, reason: str, 
 def close_draining(
     transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, *, check_seconds: float = DRAIN_CHECK_SECONDS
 ) -> None:
-    """Close a connection, and wait only as long as its other end takes something of what is on its way to it."""
+    """Close a connection, and abort it once the peer reads nothing of the remaining data between two checks."""
     transport.close()
     loop.call_later(check_seconds, _abort_if_stalled, transport, loop, transport.get_write_buffer_size(), check_seconds)
 
@@ -375,21 +372,13 @@ def close_draining(
 def _abort_if_stalled(
     transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, previous_size: int, check_seconds: float
 ) -> None:
-    left = transport.get_write_buffer_size()
-    if 0 < left < previous_size:
-        loop.call_later(check_seconds, _abort_if_stalled, transport, loop, left, check_seconds)
-    elif left:
+    size = transport.get_write_buffer_size()
+    if 0 < size < previous_size:
+        loop.call_later(check_seconds, _abort_if_stalled, transport, loop, size, check_seconds)
+    elif size:
         transport.abort()
 
 
 def _protocol_of(scope: AsgiScope) -> WebSocketProtocol | None:
-    held: Any = scope.get("state", {}).get(_PROTOCOL_KEY)
-    return held if isinstance(held, WebSocketProtocol) else None
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    protocol: Any = scope.get("state", {}).get(_PROTOCOL_KEY)
+    return protocol if isinstance(protocol, WebSocketProtocol) else None

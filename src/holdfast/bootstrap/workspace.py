@@ -25,7 +25,7 @@ from holdfast.control.settings import SettingsControl
 from holdfast.domain.errors import IdTaken, StoreOwned
 from holdfast.domain.ids import OwnerId
 from holdfast.domain.mcp_server import MCP_TOOL_PREFIX
-from holdfast.domain.space import DEFAULT_SPACE as DEFAULT_SPACE
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.tool import REMOTE_METHOD_PREFIX
 from holdfast.engine.engine import Engine, NotificationLoop
 from holdfast.engine.timers import TimerLoop

@@ -1,1 +1,1 @@
-"""What people and clients can do: start runs, answer them, steer them, end them, try them again."""
+"""Use cases of people and clients: start, respond to, steer, cancel and retry runs, and query their records."""

@@ -1,28 +1,115 @@
-"""Agents as the API shows them: their definition without folder paths and server addresses."""
+"""Agents as the API shows them: their definition without folder paths and server addresses, and their capabilities.
+
+Capabilities are those that AG-UI defines; an absent field means unknown.
+"""
+
+from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from holdfast.control.agent_capabilities import AgentCapabilities, agent_capabilities
 from holdfast.domain.agent import Agent, Permissions, ThinkingLevel, UnknownOutcome
 from holdfast.domain.limits import Limits
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, check_page_size
 from holdfast.domain.run import Mode
 from holdfast.ports.workspace import Agents, BrokenAgent
 
+_DELEGATION_TOOLS: Final = frozenset({"agent_message", "agent_send", "agent_spawn", "task_create", "task_spawn"})
+
+
+class _CapabilityGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    pass
+
+
+class IdentityCapabilities(_CapabilityGroup, frozen=True, kw_only=True):
+    """The name and type of the agent."""
+
+    name: str
+    type: str = "holdfast"
+    description: str
+
+
+class TransportCapabilities(_CapabilityGroup, frozen=True, kw_only=True):
+    """Properties of the connection to the agent."""
+
+    streaming: bool = True
+    resumable: bool = True
+
+
+class ToolsCapabilities(_CapabilityGroup, frozen=True, kw_only=True):
+    """Tool calling."""
+
+    supported: bool = True
+    parallel_calls: bool = True
+    client_provided: bool = True
+
+
+class StateCapabilities(_CapabilityGroup, frozen=True, kw_only=True):
+    """State that the agent keeps and publishes."""
+
+    snapshots: bool = True
+    deltas: bool = False
+    persistent_state: bool = True
+
+
+class MultiAgentCapabilities(_CapabilityGroup, frozen=True, kw_only=True):
+    """Delegation to other agents."""
+
+    supported: bool
+    delegation: bool
+
+
+class ReasoningCapabilities(_CapabilityGroup, frozen=True, kw_only=True):
+    """Reasoning output."""
+
+    supported: bool
+    streaming: bool
+
+
+class ExecutionCapabilities(_CapabilityGroup, frozen=True, kw_only=True):
+    """Limits of a run."""
+
+    max_iterations: int | UnsetType = UNSET
+    max_execution_time: int | UnsetType = UNSET
+    """In milliseconds."""
+
+
+class HumanInTheLoopCapabilities(_CapabilityGroup, frozen=True, kw_only=True):
+    """Ways in which people can take part in a run."""
+
+    supported: bool = True
+    approvals: bool = True
+    interventions: bool = True
+    interrupts: bool = True
+    approve_with_edits: bool = True
+
+
+class AgentCapabilities(_CapabilityGroup, frozen=True, kw_only=True):
+    """All capabilities of an agent."""
+
+    identity: IdentityCapabilities
+    transport: TransportCapabilities = TransportCapabilities()
+    tools: ToolsCapabilities = ToolsCapabilities()
+    state: StateCapabilities = StateCapabilities()
+    multi_agent: MultiAgentCapabilities
+    reasoning: ReasoningCapabilities
+    execution: ExecutionCapabilities
+    human_in_the_loop: HumanInTheLoopCapabilities = HumanInTheLoopCapabilities()
+
 
 class AgentView(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent without what is nobody's business: where its folder is, and how its servers are reached."""
+    """An agent without the path of its folder and the addresses of its MCP servers."""
 
     name: str
     description: str
     models: list[str]
-    """The model, and those to fall back on, in order."""
+    """The model, then the fallback models in order."""
     modes: list[Mode]
-    """How it may be run."""
+    """Modes in which the agent may run."""
     tools: list[str]
     skills: list[str]
     mcp_servers: list[str]
-    """Their names."""
+    """Names of the MCP servers."""
     permissions: Permissions
     limits: Limits
     unknown_outcome: UnknownOutcome
@@ -31,26 +118,26 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     instructions: str
     soul: str | None
     digest: str
-    """It changes with any file of the agent."""
+    """Digest of all files of the agent."""
     capabilities: AgentCapabilities
-    """What a client of AG-UI may expect of it."""
+    """Capabilities as AG-UI defines them."""
 
 
 class AgentList(msgspec.Struct, frozen=True, kw_only=True):
-    """All agents that can be used, by name, and those whose files are in error."""
+    """All usable agents by name, and the agents whose files have errors."""
 
     items: list[AgentView]
     broken: list[BrokenAgent]
 
 
 class AgentPage(AgentList, frozen=True, kw_only=True):
-    """Some of the agents that can be used, by name, and all whose files are in error."""
+    """A page of the usable agents by name, and all agents whose files have errors."""
 
     next_cursor: str | None = None
 
 
 class AgentControl:
-    """What can be read of agents."""
+    """Queries for agents."""
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
@@ -60,13 +147,13 @@ class AgentControl:
         return AgentList(items=[_agent_view(agent) for agent in self._agents.all()], broken=self._agents.broken())
 
     def page(self, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> AgentPage:
-        """Return agents by name; the cursor is the last name of the page before, also if that agent is gone by now."""
-        found = [agent for agent in self._agents.all() if cursor is None or agent.name > cursor]
-        shown = found[: check_page_size(limit)]
+        """Return agents by name; the cursor is the last name of the previous page, even if that agent is gone."""
+        agents = [agent for agent in self._agents.all() if cursor is None or agent.name > cursor]
+        page = agents[: check_page_size(limit)]
         return AgentPage(
-            items=[_agent_view(agent) for agent in shown],
+            items=[_agent_view(agent) for agent in page],
             broken=self._agents.broken(),
-            next_cursor=shown[-1].name if len(found) > limit else None,
+            next_cursor=page[-1].name if len(agents) > limit else None,
         )
 
     def get(self, name: str) -> AgentView:
@@ -92,5 +179,20 @@ def _agent_view(agent: Agent) -> AgentView:
         instructions=agent.instructions,
         soul=agent.soul,
         digest=agent.digest,
-        capabilities=agent_capabilities(agent),
+        capabilities=_agent_capabilities(agent),
+    )
+
+
+def _agent_capabilities(agent: Agent) -> AgentCapabilities:
+    delegates = not _DELEGATION_TOOLS.isdisjoint(agent.tools)
+    reasons = agent.thinking is not None
+    max_iterations, max_seconds = agent.limits.max_iterations, agent.limits.max_duration_seconds
+    return AgentCapabilities(
+        identity=IdentityCapabilities(name=agent.name, description=agent.description),
+        multi_agent=MultiAgentCapabilities(supported=delegates, delegation=delegates),
+        reasoning=ReasoningCapabilities(supported=reasons, streaming=reasons),
+        execution=ExecutionCapabilities(
+            max_iterations=UNSET if max_iterations is None else max_iterations,
+            max_execution_time=UNSET if max_seconds is None else round(max_seconds * 1000),
+        ),
     )

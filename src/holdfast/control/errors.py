@@ -16,31 +16,31 @@ from holdfast.domain.errors import HoldfastError, Invalid, Unavailable
 
 
 class Unauthenticated(HoldfastError):
-    """The request comes without a key, or with one that opens nothing."""
+    """The request has no key, or its key is not valid."""
 
     code = "UNAUTHENTICATED"
 
 
 class Forbidden(HoldfastError):
-    """The key of the request does not allow this."""
+    """The key does not allow the request."""
 
     code = "FORBIDDEN"
 
 
 class TooMany(HoldfastError):
-    """It is too much at once; `details.retry_after` are seconds after which it may succeed."""
+    """The caller must slow down; `details.retry_after` is in seconds."""
 
     code = "TOO_MANY"
 
 
 class RateLimited(TooMany):
-    """The key made more requests than it may in that time."""
+    """The key exceeded its request rate."""
 
     code = "RATE_LIMITED"
 
 
 class QueueFull(TooMany):
-    """As many runs of the space wait as may wait."""
+    """The space has the maximum number of queued runs."""
 
     code = "QUEUE_FULL"
 
@@ -49,12 +49,12 @@ KEY_ERRORS = (Unauthenticated, Forbidden, RateLimited, QueueFull)
 
 
 class BadCursor(Invalid):
-    """The position to go on after is not a number, or lies beyond what there is."""
+    """The position to resume from is not a number, or lies beyond the log."""
 
     code = "BAD_CURSOR"
 
 
 class TooManyStreams(Unavailable):
-    """The process has as many streams open as it may."""
+    """The process has the maximum number of open streams."""
 
     code = "TOO_MANY_STREAMS"

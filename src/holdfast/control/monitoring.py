@@ -14,24 +14,24 @@ from holdfast.ports.queue import LiveRunCounts, RunCounts
 from holdfast.ports.spaces import Spaces
 
 STORE_TIMEOUT_SECONDS: Final = 2.0
-"""Seconds in which a store that is well answers."""
+"""Seconds in which a healthy store responds."""
 
 
 class HealthStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How it is."""
+    """The status of a server process."""
 
     status: str
 
 
 class ServerVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs here."""
+    """The name and version of the server."""
 
     name: str
     version: str
 
 
 class HealthControl:
-    """The state of a process."""
+    """The readiness and version of a server process."""
 
     def __init__(self, spaces: Spaces, *, version: str) -> None:
         self.version = ServerVersion(name="holdfast", version=version)
@@ -39,49 +39,44 @@ class HealthControl:
         self._closing = False
 
     def close(self) -> None:
-        """Say from now on that the process takes no more work."""
+        """Report the process as not ready from now on."""
         self._closing = True
 
     async def ready(self) -> HealthStatus:
-        """Return if there is a store that answers and the process is to stay; else raise `Unavailable`."""
+        """Return the status, or raise `Unavailable` if the process shuts down or the store does not respond."""
         if self._closing:
-            raise Unavailable("the server is shutting down: ask another one, or come back in a moment")
+            raise Unavailable("the server is shutting down: use another one, or retry in a moment")
         try:
             async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
                 await self._spaces.get(DEFAULT_SPACE)
         except TimeoutError as exc:
-            raise Unavailable(f"the store did not answer in {STORE_TIMEOUT_SECONDS:g} seconds") from exc
+            raise Unavailable(f"the store did not respond in {STORE_TIMEOUT_SECONDS:g} seconds") from exc
         return HealthStatus(status="ready")
 
 
-METRICS_STORE_TIMEOUT_SECONDS: Final = 2.0
-"""Seconds in which a store that is well answers: without it, the rest is told all the same."""
-
-
 class MetricsControl:
-    """The numbers of a process, and of the store that it shares with others."""
+    """The metrics of a process and of the store that it shares with others."""
 
-    def __init__(self, meters: Meters, census: RunCounts, *, version: str) -> None:
+    def __init__(self, meters: Meters, run_counts: RunCounts, *, version: str) -> None:
         self._meters = meters
-        self._census = census
+        self._run_counts = run_counts
         self._version = version
 
     async def read(self) -> str:
-        """Return all numbers, as Prometheus reads them."""
-        return render_metrics([*self._meters, *self._now(await self._live())])
-
-    async def _live(self) -> LiveRunCounts | None:
+        """Return all metrics in the Prometheus text format; without run counts if the store does not respond."""
         try:
-            async with asyncio.timeout(METRICS_STORE_TIMEOUT_SECONDS):
-                return await self._census.live()
+            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
+                live = await self._run_counts.live()
         except (TimeoutError, Unavailable):
-            return None
-
-    def _now(self, live: LiveRunCounts | None) -> Iterator[MetricFamily[Any]]:
-        yield _gauge_of_one("holdfast_build_info", "The version that runs here.", 1, version=self._version)
-        yield _gauge_of_one("holdfast_store_up", "Whether the store answers.", int(live is not None))
+            live = None
+        families: list[MetricFamily[Any]] = [
+            *self._meters,
+            _single_gauge("holdfast_build_info", "The version that runs here.", 1, version=self._version),
+            _single_gauge("holdfast_store_up", "Whether the store responds.", int(live is not None)),
+        ]
         if live is not None:
-            yield from _run_gauges(live)
+            families += _run_gauges(live)
+        return render_metrics(families)
 
 
 def _run_gauges(live: LiveRunCounts) -> Iterator[MetricFamily[Number]]:
@@ -95,11 +90,11 @@ def _run_gauges(live: LiveRunCounts) -> Iterator[MetricFamily[Number]]:
     depth.of("ready").add(live.ready)
     depth.of("delayed").add(live.delayed)
     yield depth
-    oldest = "Seconds that the run has been queued which is ready for longest."
-    yield _gauge_of_one("holdfast_queue_oldest_seconds", oldest, live.longest_wait_seconds)
+    help_text = "Seconds that the oldest ready run has been queued."
+    yield _single_gauge("holdfast_queue_oldest_seconds", help_text, live.longest_wait_seconds)
 
 
-def _gauge_of_one(name: str, meaning: str, value: float, **labels: str) -> MetricFamily[Number]:
-    family = gauge(name, meaning, labels=tuple(labels))
+def _single_gauge(name: str, help_text: str, value: float, **labels: str) -> MetricFamily[Number]:
+    family = gauge(name, help_text, labels=tuple(labels))
     family.of(*labels.values()).add(value)
     return family

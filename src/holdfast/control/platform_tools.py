@@ -19,7 +19,7 @@ PlatformToolCall: TypeAlias = Callable[[Lease, dict[str, Json]], Awaitable[ToolR
 
 
 class PlatformTools:
-    """`RemoteTools` of the control plane in the same process."""
+    """`RemoteTools` for the platform's own tools, in the same process."""
 
     def __init__(self, runs: Runs, journal: Journal, values: Values) -> None:
         self._runs = runs
@@ -31,70 +31,70 @@ class PlatformTools:
         self._specs = [spec for _, (spec, _) in sorted(self._tools.items())]
 
     async def list(self, lease: Lease) -> list[ToolSpec]:
-        """Return the tools that every run may use."""
+        """Return the platform tools, which every run may use."""
         return self._specs
 
     async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
-        """Run a tool."""
+        """Run a tool; `NotFound` and `Invalid` become a failed reply."""
         if name not in self._tools:
             raise NotFound(f"there is no tool `{name}`", name=name)
-        await self._journal.inbox(lease)  # refused if the lease is lost: nothing is done in its name any more
-        spec, do = self._tools[name]
+        await self._journal.inbox(lease)  # raises `LeaseLost`
+        spec, run_tool = self._tools[name]
         try:
             check_arguments(spec, arguments)
-            return await do(lease, arguments)
+            return await run_tool(lease, arguments)
         except (NotFound, Invalid) as error:
             return ToolReply(content=f"{error.code}: {error.message}", failed=True)
 
     async def resume(
         self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, interrupt: ToolInterrupt, response: Json
     ) -> ToolReply:
-        """Refuse: none of these tools asks."""
-        raise NotFound(f"the tool `{name}` has not asked anything", name=name)
+        """Raise `NotFound`: platform tools never interrupt a call."""
+        raise NotFound(f"the tool `{name}` has no open interrupt", name=name)
 
     async def trust(self, lease: Lease, name: str, digest: str) -> None:
-        """Refuse: none of these tools changes."""
+        """Raise `NotFound`: platform tools never change."""
         raise NotFound(f"the tool `{name}` has not changed", name=name)
 
     async def _task_status(self, lease: Lease, arguments: dict[str, Json]) -> ToolReply:
         run = await self._runs.get(lease.space_id, RunId(arguments["task_id"]))
-        told: dict[str, Json] = {"task_id": run.id, "status": str(run.status), "agent": run.agent_type}
+        content: dict[str, Json] = {"task_id": run.id, "status": str(run.status), "agent": run.agent_type}
         if run.status.terminal:
-            told["output"] = run.output
+            content["output"] = run.output
         if run.error is not None:
-            told["error"] = {"code": run.error.code, "message": run.error.message}
+            content["error"] = {"code": run.error.code, "message": run.error.message}
         taint = read_taint(await self._values.of_run(lease.space_id, run.id)).names()
-        return ToolReply(content=told, untrusted=taint_source_name("run", run.id) if taint else None)
+        return ToolReply(content=content, untrusted=taint_source_name("run", run.id) if taint else None)
 
 
 class CombinedTools:
-    """`RemoteTools` of all sources of the control plane."""
+    """`RemoteTools` of all sources: a name with a known prefix belongs to that source, any other to the platform."""
 
     def __init__(self, platform: RemoteTools, *, prefixed: Mapping[str, RemoteTools]) -> None:
-        """Join sources: a name that begins with a prefix is for the source of it, any other for the platform."""
+
         self._platform = platform
         self._prefixed = prefixed
 
     async def list(self, lease: Lease) -> list[ToolSpec]:
         """Return all tools that the run may use."""
-        found = [*await self._platform.list(lease)]
+        specs = [*await self._platform.list(lease)]
         for source in self._prefixed.values():
-            found += await source.list(lease)
-        return sorted(found, key=lambda spec: spec.name)
+            specs += await source.list(lease)
+        return sorted(specs, key=lambda spec: spec.name)
 
     async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
-        """Run a tool, where it comes from."""
+        """Run a tool of any source."""
         return await self._source(name).call(lease, name, arguments, key=key)
 
     async def resume(
         self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, interrupt: ToolInterrupt, response: Json
     ) -> ToolReply:
-        """Go on with a call that asked, where the tool comes from."""
+        """Resume an interrupted call."""
         source = self._source(name)
         return await source.resume(lease, name, arguments, key=key, interrupt=interrupt, response=response)
 
     async def trust(self, lease: Lease, name: str, digest: str) -> None:
-        """Let a tool be called that has changed."""
+        """Allow a tool whose definition has changed to be called again."""
         await self._source(name).trust(lease, name, digest)
 
     def _source(self, name: str) -> RemoteTools:

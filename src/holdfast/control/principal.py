@@ -10,42 +10,42 @@ from holdfast.domain.space import DEFAULT_SPACE, ApiKey, Scope
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who asks for something."""
+    """The authenticated caller of a request."""
 
     name: str | None
-    """What is written down as who did it: the id of a key, or what an issuer calls a person."""
+    """Recorded as the author of changes: the id of an API key, or the subject of an OpenID Connect token."""
     scope: Scope
     space_ids: tuple[SpaceId, ...] | None
-    """Null if every space is theirs."""
+    """`None` means every space."""
     rate_limit: str | None = None
 
     @property
     def has_all_spaces(self) -> bool:
-        """Say whether every space is theirs, also those that are made later."""
+        """Whether the principal may access every space, including those created later."""
         return self.space_ids is None
 
     @property
     def default_space(self) -> SpaceId:
-        """The space that is meant where none is named: `default` if it is theirs, else the oldest that is."""
+        """The space of a request that names none: `default` if accessible, else the principal's oldest space."""
         if self.space_ids is None or DEFAULT_SPACE in self.space_ids:
             return DEFAULT_SPACE
         return self.space_ids[0]
 
     def can_access(self, space: SpaceId) -> bool:
-        """Say whether a space is theirs."""
+        """Return whether the principal may access a space."""
         return self.space_ids is None or space in self.space_ids
 
     def check_access(self, space: SpaceId) -> None:
-        """Raise `NotFound` unless a space is theirs: others look like those that do not exist."""
+        """Raise `NotFound` unless the principal may access a space: others look as if they did not exist."""
         if not self.can_access(space):
             raise NotFound(f"there is no space `{space}`", id=space)
 
 
 LOCAL_PRINCIPAL: Final = Principal(name=None, scope=Scope.ADMIN, space_ids=None)
-"""Whoever is on this machine, where there are no keys."""
+"""The principal of every request on a server without API keys."""
 
 
 def principal_of_key(key: ApiKey) -> Principal:
-    """Return who asks with a key."""
+    """Return the principal of an API key."""
     spaces = None if key.every_space else tuple(key.space_ids)
     return Principal(name=key.id, scope=key.scope, space_ids=spaces, rate_limit=key.rate_limit)

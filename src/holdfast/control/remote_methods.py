@@ -37,76 +37,80 @@ from holdfast.tools.arguments import check_arguments, check_parameters
 
 
 class MethodNotOffered(NotFound):
-    """No client that is connected offers the method."""
+    """No connected client offers the method."""
 
     code = "METHOD_NOT_OFFERED"
 
 
 class CallNotOpen(NotFound):
-    """The call was answered, cancelled or given up, or it was never sent to this client."""
+    """The call was answered, cancelled or timed out, or was never sent to this client."""
 
     code = "CALL_NOT_OPEN"
 
 
 class ClientGone(Unavailable):
-    """The client that offers the method went away."""
+    """The client that offers the method disconnected."""
 
     code = "CLIENT_GONE"
 
 
 class ClientBusy(Unavailable):
-    """The client has as many open calls as it may."""
+    """The client has the maximum number of open calls."""
 
     code = "CLIENT_BUSY"
 
 
 class MethodTimedOut(Unavailable):
-    """The client did not answer in time."""
+    """The client did not respond in time."""
 
     code = "METHOD_TIMED_OUT"
 
 
 class BadMethodResult(Unavailable):
-    """The client answered with something that is no answer."""
+    """The client sent an invalid result."""
 
     code = "BAD_ANSWER"
 
 
 METHOD_CALL_ERRORS = (MethodNotOffered, ClientGone, ClientBusy, MethodTimedOut, BadMethodResult)
-"""What a model may read instead of an answer."""
+"""Errors that a model may read in place of a result."""
 
 DEFAULT_TIMEOUT_SECONDS: Final = 60.0
 MAX_TIMEOUT_SECONDS: Final = 3_600
 MAX_METHODS: Final = 128
 MAX_PARAMETERS_BYTES: Final = 64 * 1024
-"""Bytes of a JSON Schema."""
+"""Bytes of the JSON Schema of a method's parameters."""
+MAX_OPEN_CALLS: Final = 64
+"""Open calls per client."""
 WORKER_TIMEOUT_MARGIN_SECONDS: Final = 60.0
-"""Seconds by which a worker waits longer than the control plane, which knows better what a late answer means."""
+"""Seconds by which a worker's timeout exceeds that of the control plane, which can tell why a result is late."""
+RECONNECT_WAIT_SECONDS: Final = 30.0
+"""Seconds that a call waits for a client to reconnect: after a restart, runs resume before clients are back."""
 
 
 class RemoteMethod(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client offers."""
+    """A method that a client offers."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,56}\Z")]
     description: Annotated[str, Meta(min_length=1, max_length=2_000)]
-    """What the model is told that it does, and when to use it."""
+    """Tells the model what the method does and when to use it."""
     parameters: dict[str, Json] = msgspec.field(default_factory=lambda: {"type": "object"})
-    """A JSON Schema of an object: what it takes."""
+    """JSON Schema of the arguments object."""
     class_: Literal["idempotent", "effectful"] = msgspec.field(name="class", default="effectful")
-    """What it means that a call was cut off: it may be made again under the same key, or nobody knows what it did."""
+    """After an interrupted call: `idempotent` is called again under the same key, `effectful` settles as unknown."""
     read_only: bool = False
-    """It changes nothing anywhere: calls run side by side, and again after a crash."""
+    """The method changes nothing: calls may run in parallel, and again after a crash."""
     timeout_seconds: Annotated[float, Meta(gt=0, le=MAX_TIMEOUT_SECONDS)] = DEFAULT_TIMEOUT_SECONDS
-    """How long a call may take."""
+    """Timeout of a call."""
 
     @property
     def tool(self) -> str:
-        """The name that agents and rules know it by."""
+        """The tool name for agents and permission rules."""
         return REMOTE_METHOD_PREFIX + self.name
 
 
 def method_spec(method: RemoteMethod) -> ToolSpec:
-    """Return the tool that a method is."""
+    """Return the tool spec of a method."""
     return ToolSpec(
         name=method.tool,
         description=method.description,
@@ -118,7 +122,7 @@ def method_spec(method: RemoteMethod) -> ToolSpec:
 
 
 def check_methods(methods: Sequence[RemoteMethod]) -> None:
-    """Raise `Invalid` unless a client may offer these together."""
+    """Raise `Invalid` unless a client may offer these methods together."""
     if len(methods) > MAX_METHODS:
         raise TooLarge(f"a client may offer at most {MAX_METHODS} methods", field="methods", limit=MAX_METHODS)
     names: set[str] = set()
@@ -126,21 +130,17 @@ def check_methods(methods: Sequence[RemoteMethod]) -> None:
         if method.name in names:
             raise Invalid(f"two methods are called `{method.name}`: rename one", field="methods")
         names.add(method.name)
-        _check_method_parameters(method)
-
-
-def _check_method_parameters(method: RemoteMethod) -> None:
-    if len(msgspec.json.encode(method.parameters)) > MAX_PARAMETERS_BYTES:
-        what = f"the parameters of `{method.name}` may have at most {MAX_PARAMETERS_BYTES} bytes"
-        raise TooLarge(what, field="methods", limit=MAX_PARAMETERS_BYTES)
-    try:
-        check_parameters(check_tool_spec(method_spec(method)))
-    except Invalid as exc:
-        raise Invalid(exc.message, field="methods") from exc
+        if len(msgspec.json.encode(method.parameters)) > MAX_PARAMETERS_BYTES:
+            message = f"the parameters of `{method.name}` may have at most {MAX_PARAMETERS_BYTES} bytes"
+            raise TooLarge(message, field="methods", limit=MAX_PARAMETERS_BYTES)
+        try:
+            check_parameters(check_tool_spec(method_spec(method)))
+        except Invalid as exc:
+            raise Invalid(exc.message, field="methods") from exc
 
 
 class OfferedMethod(msgspec.Struct, frozen=True, kw_only=True):
-    """A method that a client offers, and whether calls of it go to that client: of several, they go to the newest."""
+    """An offered method; `active` if calls go to this client, which they do for the newest offer."""
 
     name: str
     tool: str
@@ -150,10 +150,10 @@ class OfferedMethod(msgspec.Struct, frozen=True, kw_only=True):
 class MethodsOfferedFrame(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="offered", omit_defaults=True
 ):
-    """What a client offers now: the answer to an offer, and told again when another client changes it."""
+    """The methods that a client offers: sent in response to an offer, and when another client's offer changes them."""
 
     id: str | None = None
-    """That of the offer which it answers."""
+    """The id of the offer."""
     methods: Sequence[OfferedMethod]
 
 
@@ -161,9 +161,9 @@ class MethodCallFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
     """An agent calls a method."""
 
     call_id: str
-    """To answer with; another one each time that the call is made."""
+    """Identifies the call in the result; a repeated call has a new one."""
     key: str
-    """The same however often the call is made: an idempotency key."""
+    """Idempotency key: the same each time the call is repeated."""
     method: str
     arguments: dict[str, Json]
     timeout_seconds: float
@@ -173,158 +173,140 @@ class MethodCallFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="type
 
 
 class CallCancelledFrame(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="cancel"):
-    """Nobody waits for the answer any more."""
+    """The result of a call is no longer needed."""
 
     call_id: str
 
 
 MethodFrame: TypeAlias = MethodsOfferedFrame | MethodCallFrame | CallCancelledFrame
 
-MAX_OPEN_CALLS: Final = 64
-"""Calls of one client that may be open at once."""
-
 
 class _OpenCall:
-    """A call that nobody has answered."""
+    """A call that waits for its result."""
 
     def __init__(self, method: RemoteMethod) -> None:
         self.method = method
         self.sent = False
-        self.answer: asyncio.Future[ToolReply] = asyncio.get_running_loop().create_future()
+        self.reply: asyncio.Future[ToolReply] = asyncio.get_running_loop().create_future()
 
-    def lost(self, error: HoldfastError) -> ToolReply:
-        """Return what the model reads in place of an answer; of what was sent nobody knows whether it happened."""
+    def error_reply(self, error: HoldfastError) -> ToolReply:
+        """Return the reply of a call without a result; the outcome of a sent, effectful call is unknown."""
         unknown = self.sent and method_spec(self.method).kind is ToolClass.EFFECTFUL
-        so = ": nobody knows whether it took effect, so verify before you call it again" if unknown else ""
-        return ToolReply(content=f"{error.code}: {error.message}{so}", failed=True, unknown=unknown)
+        note = ": it is unknown whether it took effect, so verify before you call it again" if unknown else ""
+        return ToolReply(content=f"{error.code}: {error.message}{note}", failed=True, unknown=unknown)
 
 
 class MethodClient:
-    """A client of a space, while it is connected."""
+    """A connected client of a space."""
 
     def __init__(self, space: SpaceId, *, send: Callable[[MethodFrame], None]) -> None:
-        """Connect a client; `tell` has something sent to it, and does not wait for that."""
+        """Connect a client; `send` must queue a frame without blocking."""
         self.space = space
         self.send = send
         self.methods: Mapping[str, RemoteMethod] = {}
-        """By the names of the tools that they are."""
+        """By tool name."""
         self._open: dict[str, _OpenCall] = {}
 
     async def call(self, lease: Lease, tool: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
-        """Have a method called, and wait for the answer."""
+        """Send a call to the client and wait for its result."""
         method = self.methods[tool]
+        call_id, call = f"call_{secrets.token_hex(8)}", _OpenCall(method)
         try:
             check_arguments(method_spec(method), arguments)
         except Invalid as error:
-            return _error_reply(error)
+            return call.error_reply(error)
         if len(self._open) >= MAX_OPEN_CALLS:
-            return _error_reply(
+            return call.error_reply(
                 ClientBusy(f"the client of `{tool}` has {MAX_OPEN_CALLS} open calls: call it again later")
             )
-        call_id, call = f"call_{secrets.token_hex(8)}", _OpenCall(method)
         self._open[call_id] = call
-        self.send(_call_frame(call_id, method, lease, arguments, key=key))
+        self.send(
+            MethodCallFrame(
+                call_id=call_id,
+                key=key,
+                method=method.name,
+                arguments=arguments,
+                timeout_seconds=method.timeout_seconds,
+                agent=lease.run.agent_type,
+                task_id=task_id_of(lease.run_id),
+                session_id=lease.thread_id,
+            )
+        )
         try:
-            return await _wait_for_reply(call)
+            await asyncio.wait([call.reply], timeout=method.timeout_seconds)
+            if call.reply.done():
+                return call.reply.result()
+            timed_out = MethodTimedOut(f"`{tool}` did not respond within {method.timeout_seconds:g} seconds")
+            return call.error_reply(timed_out)
         finally:
             if self._open.pop(call_id, None) is not None and call.sent:
                 self.send(CallCancelledFrame(call_id=call_id))
 
     def mark_sent(self, call_id: str) -> bool:
-        """Note that a call is about to be sent, and say whether it still should be."""
+        """Record that a call is about to be sent; return whether it is still open."""
         call = self._open.get(call_id)
         if call is not None:
             call.sent = True
         return call is not None
 
     def resolve(self, call_id: str, reply: ToolReply) -> None:
-        """Take the answer of a call; the first one counts."""
+        """Settle a call with its result; only the first result counts."""
         call = self._open.pop(call_id, None)
         if call is None:
             name = call_id[:64]
-            raise CallNotOpen(f"the call `{name}` is not open: nobody waits for this answer", call_id=name)
-        call.answer.set_result(reply)
+            raise CallNotOpen(f"the call `{name}` is not open: its result is no longer needed", call_id=name)
+        call.reply.set_result(reply)
 
     def reject_result(self, call_id: str, why: str) -> None:
-        """Take what is no answer for the end of a call, if it is open."""
+        """Settle an open call as failed because its result is invalid."""
         call = self._open.pop(call_id, None)
         if call is not None:
-            call.answer.set_result(call.lost(BadMethodResult(f"the client answered with what is no answer: {why}")))
+            call.reply.set_result(call.error_reply(BadMethodResult(f"the client sent an invalid result: {why}")))
 
     def disconnect(self) -> None:
-        """Settle what is open: nobody will answer."""
-        left, self._open = self._open, {}
-        for call in left.values():
-            call.answer.set_result(call.lost(ClientGone(f"the client that offers `{call.method.tool}` went away")))
-
-
-async def _wait_for_reply(call: _OpenCall) -> ToolReply:
-    seconds = call.method.timeout_seconds
-    await asyncio.wait([call.answer], timeout=seconds)
-    if call.answer.done():
-        return call.answer.result()
-    return call.lost(MethodTimedOut(f"`{call.method.tool}` was not answered within {seconds:g} seconds"))
-
-
-def _error_reply(error: HoldfastError) -> ToolReply:
-    return ToolReply(content=f"{error.code}: {error.message}", failed=True)
-
-
-def _call_frame(
-    call_id: str, method: RemoteMethod, lease: Lease, arguments: dict[str, Json], *, key: str
-) -> MethodCallFrame:
-    return MethodCallFrame(
-        call_id=call_id,
-        key=key,
-        method=method.name,
-        arguments=arguments,
-        timeout_seconds=method.timeout_seconds,
-        agent=lease.run.agent_type,
-        task_id=task_id_of(lease.run_id),
-        session_id=lease.thread_id,
-    )
-
-
-RECONNECT_WAIT_SECONDS: Final = 30.0
-"""Seconds that a call waits for a client to come back: after a restart runs go on before anybody is connected."""
+        """Settle all open calls as failed."""
+        calls, self._open = self._open, {}
+        for call in calls.values():
+            gone = ClientGone(f"the client that offers `{call.method.tool}` disconnected")
+            call.reply.set_result(call.error_reply(gone))
 
 
 class RemoteMethods:
-    """`RemoteTools` of the clients that are connected. Where several offer one method, the newest offer counts."""
+    """`RemoteTools` of the connected clients. Of several offers of one method, the newest counts."""
 
     def __init__(self, journal: Journal, *, reconnect_wait: float = RECONNECT_WAIT_SECONDS) -> None:
         self._journal = journal
-        self._patience = reconnect_wait
+        self._reconnect_wait = reconnect_wait
         self._clients: dict[MethodClient, None] = {}
         """In the order of their newest offers."""
         self._changed = asyncio.Event()
 
     @contextmanager
     def connected(self, space: SpaceId, *, send: Callable[[MethodFrame], None]) -> Iterator[MethodClient]:
-        """Have a client while the block runs."""
+        """Register a client while the block runs."""
         client = MethodClient(space, send=send)
         try:
             yield client
         finally:
             self._clients.pop(client, None)
             client.disconnect()
-            self._tell_others(client, client.methods)
+            self._notify_others(client, client.methods)
 
     def offer(self, client: MethodClient, methods: Sequence[RemoteMethod], *, id: str | None = None) -> None:
-        """Let a client offer these methods, and no others that it offered before."""
+        """Replace the methods that a client offers."""
         check_methods(methods)
-        touched = {*client.methods, *(method.tool for method in methods)}
+        changed_tools = {*client.methods, *(method.tool for method in methods)}
         client.methods = {method.tool: method for method in methods}
         self._clients.pop(client, None)
         if methods:
             self._clients[client] = None
-        client.send(self._offered(client, id=id))
-        self._tell_others(client, touched)
+        client.send(self._offered_frame(client, id=id))
+        self._notify_others(client, changed_tools)
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def list(self, lease: Lease) -> list[ToolSpec]:
-        """Return the methods that clients of the run's space offer."""
+        """Return the methods offered in the run's space."""
         found: dict[str, RemoteMethod] = {}
         for client in self._clients:
             if client.space == lease.space_id:
@@ -332,42 +314,42 @@ class RemoteMethods:
         return [method_spec(method) for _, method in sorted(found.items())]
 
     async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
-        """Have the client that offers a method do it; one that is away may come back for a moment."""
-        await self._journal.inbox(lease)  # refused if the lease is lost: nothing is done in its name any more
-        client = await self._coming(lease.space_id, name)
+        """Call a method; while no client offers it, wait a moment for one to reconnect."""
+        await self._journal.inbox(lease)  # raises `LeaseLost`
+        client = self._newest(lease.space_id, name)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._reconnect_wait):
+                while client is None:
+                    await self._changed.wait()
+                    client = self._newest(lease.space_id, name)
+
+        if client is None:
+            raise MethodNotOffered(f"no connected client offers `{name}`: try again later", name=name)
         return await client.call(lease, name, arguments, key=key)
 
     async def resume(
         self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str, interrupt: ToolInterrupt, response: Json
     ) -> ToolReply:
-        """Refuse: no method asks anybody but its own client."""
-        raise NotFound(f"the method `{name}` has not asked anything", name=name)
+        """Raise `NotFound`: methods never interrupt a call."""
+        raise NotFound(f"the method `{name}` has no open interrupt", name=name)
 
     async def trust(self, lease: Lease, name: str, digest: str) -> None:
-        """Refuse: what a client offers is trusted as it is offered."""
+        """Raise `NotFound`: methods are trusted as they are offered."""
         raise NotFound(f"the method `{name}` has not changed", name=name)
 
-    async def _coming(self, space: SpaceId, tool: str) -> MethodClient:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._patience):
-                while (client := self._newest(space, tool)) is None:
-                    await self._changed.wait()
-                return client
-        raise MethodNotOffered(f"no client that is connected offers `{tool}`: try again later", name=tool)
-
     def _newest(self, space: SpaceId, tool: str) -> MethodClient | None:
-        offering = (each for each in reversed(self._clients) if each.space == space and tool in each.methods)
-        return next(offering, None)
+        clients = (each for each in reversed(self._clients) if each.space == space and tool in each.methods)
+        return next(clients, None)
 
-    def _tell_others(self, client: MethodClient, tools: Iterable[str]) -> None:
-        """Tell clients that offer one of these tools too, because calls go elsewhere now."""
+    def _notify_others(self, client: MethodClient, tools: Iterable[str]) -> None:
+        """Send the current offer to other clients that offer one of `tools`: their `active` may have changed."""
         for other in [each for each in self._clients if each is not client and each.space == client.space]:
             if not other.methods.keys().isdisjoint(tools):
-                other.send(self._offered(other))
+                other.send(self._offered_frame(other))
 
-    def _offered(self, client: MethodClient, *, id: str | None = None) -> MethodsOfferedFrame:
-        return MethodsOfferedFrame(id=id, methods=[self._as_offered(client, tool) for tool in client.methods])
-
-    def _as_offered(self, client: MethodClient, tool: str) -> OfferedMethod:
-        active = self._newest(client.space, tool) is client
-        return OfferedMethod(name=client.methods[tool].name, tool=tool, active=active)
+    def _offered_frame(self, client: MethodClient, *, id: str | None = None) -> MethodsOfferedFrame:
+        methods = [
+            OfferedMethod(name=method.name, tool=tool, active=self._newest(client.space, tool) is client)
+            for tool, method in client.methods.items()
+        ]
+        return MethodsOfferedFrame(id=id, methods=methods)

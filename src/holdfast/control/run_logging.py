@@ -14,7 +14,7 @@ from holdfast.ports.log import EventLog, LogHead
 from holdfast.ports.runs import Runs
 
 GATHER_SECONDS: Final = 0.1
-"""Seconds in which hints are gathered: under load one read then tells of many runs."""
+"""Seconds in which wake hints are gathered: under load, one read covers many runs."""
 MAX_RUNS_PER_READ: Final = 1000
 
 _log: Final = logging.getLogger("holdfast.runs")
@@ -23,74 +23,71 @@ _STATUS_WORDS: Final = {RunStatus.RUNNING: "started", RunStatus.WAITING: "waits"
 
 
 class RunStatusLogger:
-    """Hears of runs, and says what became of them. What it missed it does not say: the run's own log has it."""
+    """Logs the status changes of runs on wake hints. A missed change is not logged: the run's own log has it."""
 
     def __init__(self, *, events: EventLog, runs: Runs, gather_seconds: float = GATHER_SECONDS) -> None:
         self._events = events
         self._runs = runs
-        self._pause = gather_seconds
+        self._gather_seconds = gather_seconds
         self._changed: dict[tuple[SpaceId, RunId], list[LogHead]] = {}
-        """What was hinted at, and where it stood one after the other, if that was said."""
-        self._stir = asyncio.Event()
-        self._told: dict[tuple[SpaceId, RunId], RunStatus] = {}
+        """The runs of pending hints, with the log heads that the hints carried."""
+        self._woken = asyncio.Event()
+        self._logged: dict[tuple[SpaceId, RunId], RunStatus] = {}
 
     def on_wake(self, wake: WakeHint) -> None:
-        """Take note of a hint."""
+        """Queue the runs of a hint."""
         if wake.runs:
             for name in wake.runs:
                 self._changed.setdefault(name, [])
             for grown in wake.grown:
                 self._changed.setdefault(grown.head.name, []).append(grown.head)
-            self._stir.set()
+            self._woken.set()
 
     async def run(self) -> None:
-        """Write lines until cancelled."""
+        """Log status changes until cancelled."""
         while True:
-            await self._stir.wait()
-            await asyncio.sleep(self._pause)
-            self._stir.clear()
+            await self._woken.wait()
+            await asyncio.sleep(self._gather_seconds)
+            self._woken.clear()
             changed, self._changed = self._changed, {}
             unread = [name for name, heads in changed.items() if not heads]
             try:
-                await self._tell_of([head for heads in changed.values() for head in heads])
+                await self._log_heads([head for heads in changed.values() for head in heads])
                 for start in range(0, len(unread), MAX_RUNS_PER_READ):
-                    await self._tell_of(await self._events.heads(unread[start : start + MAX_RUNS_PER_READ]))
+                    await self._log_heads(await self._events.heads(unread[start : start + MAX_RUNS_PER_READ]))
             except Unavailable:
-                pass  # the store says so itself
+                pass  # the store logs its own outage
 
-    async def _tell_of(self, heads: Sequence[LogHead]) -> None:
-        """Say what became of runs; those that ended are read together, unless they were deleted since."""
+    async def _log_heads(self, heads: Sequence[LogHead]) -> None:
         for head in heads:
             if not head.status.terminal:
-                self._tell(head.name, head.status)
+                self._log_status(head.name, head.status)
         ended = [head.name for head in heads if head.status.terminal]
+        # One read for all ended runs; runs that were deleted since are missing.
         for run in await self._runs.get_many(ended) if ended else ():
-            if run.started_at is not None and (run.space_id, run.id) not in self._told:
-                self._tell((run.space_id, run.id), RunStatus.RUNNING)
+            if run.started_at is not None and (run.space_id, run.id) not in self._logged:
+                self._log_status((run.space_id, run.id), RunStatus.RUNNING)
             _log_end(run)
         for name in ended:
-            self._told.pop(name, None)
+            self._logged.pop(name, None)
 
-    def _tell(self, name: tuple[SpaceId, RunId], status: RunStatus) -> None:
-        if status not in _UNLOGGED and self._told.get(name) is not status:
-            self._told[name] = status
+    def _log_status(self, name: tuple[SpaceId, RunId], status: RunStatus) -> None:
+        if status not in _UNLOGGED and self._logged.get(name) is not status:
+            self._logged[name] = status
             _log_run(name[1], _STATUS_WORDS[status], {"status": str(status)})
 
 
 def _log_end(run: Run) -> None:
-    tokens, seconds = run.usage.total_tokens, _duration_seconds(run)
-    said = f"{run.status} after {seconds:.1f} s, {run.iterations} model calls, {tokens} tokens"
+    tokens, seconds = run.usage.total_tokens, 0.0
+    if run.completed_at is not None:
+        seconds = (millis(run.completed_at) - millis(run.created_at)) / 1000
+    text = f"{run.status} after {seconds:.1f} s, {run.iterations} model calls, {tokens} tokens"
+    fields = {"status": str(run.status), "agent": run.agent_type, "seconds": seconds, "tokens": tokens}
     if run.error is not None:
-        said += f": {run.error.code}, {run.error.message}"
-    facts = {"status": str(run.status), "agent": run.agent_type, "seconds": seconds, "tokens": tokens}
-    _log_run(run.id, said, facts | ({} if run.error is None else {"code": run.error.code}))
+        text += f": {run.error.code}, {run.error.message}"
+        fields["code"] = run.error.code
+    _log_run(run.id, text, fields)
 
 
-def _duration_seconds(run: Run) -> float:
-    if run.completed_at is None:
-        return 0.0
-    return (millis(run.completed_at) - millis(run.created_at)) / 1000
-
-
-def _log_run(run: RunId, said: str, facts: dict[str, object]) -> None:
-    _log.info("run %s %s", run, said, extra={"said": {"run_id": run, **facts}})
+def _log_run(run: RunId, text: str, fields: dict[str, object]) -> None:
+    _log.info("run %s %s", run, text, extra={"said": {"run_id": run, **fields}})

@@ -10,59 +10,55 @@ from holdfast.control.streams.live_streams import LiveStreams
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.new_run import CreatedRun, NewRun
 from holdfast.domain.run import Run, RunStatus, WaitsFor
-from holdfast.ports.bus import RunWatcher, Watch
+from holdfast.ports.bus import RunWatcher
 from holdfast.ports.runs import Runs
 
 
 class RunStartControl:
-    """The ways in which a run begins. With `wait`, they return once it has ended or asks a person, or time is over."""
+    """Starts and retries runs. With `wait` seconds, it returns once the run has ended or waits for a person."""
 
     def __init__(self, *, control: RunControl, runs: Runs, watcher: RunWatcher, streams: LiveStreams) -> None:
         self._control = control
         self._runs = runs
         self._watcher = watcher
-        self._feeds = streams
+        self._streams = streams
 
     async def start(self, space: SpaceId, new: NewRun, *, wait: float = 0) -> CreatedRun:
-        """Make a run."""
+        """Start a run."""
         return await self._settled(space, await self._control.start(space, new), wait=wait)
 
     async def start_and_subscribe(self, space: SpaceId, new: NewRun) -> tuple[CreatedRun, Subscriber]:
-        """Make a run, and follow it from its beginning; where nothing can be followed, none is made."""
-        self._feeds.check_capacity()
+        """Start a run and subscribe to its log; no run is created if no stream can be opened."""
+        self._streams.check_capacity()
         created = await self._control.start(space, new)
-        return created, self._feeds.subscribe_new_run(created.run)
+        return created, self._streams.subscribe_new_run(created.run)
 
     async def retry(self, space: SpaceId, run: RunId, *, from_start: bool = False, wait: float = 0) -> CreatedRun:
-        """Try a run again that failed or was cancelled."""
+        """Retry a failed or cancelled run."""
         return await self._settled(space, await self._control.retry(space, run, from_start=from_start), wait=wait)
 
     async def _settled(self, space: SpaceId, created: CreatedRun, *, wait: float) -> CreatedRun:
         if not wait:
             return created
-        run = await wait_until_settled(self._watcher, self._runs, self._feeds, space, created.run.id, seconds=wait)
+        run = await wait_until_settled(self._watcher, self._runs, self._streams, space, created.run.id, seconds=wait)
         return replace(created, run=run)
 
 
 async def wait_until_settled(
     watcher: RunWatcher, runs: Runs, streams: LiveStreams, space: SpaceId, run: RunId, *, seconds: float
 ) -> Run:
-    """Return a run once it has ended or asks a person, or as it is when the time is over or the process stops."""
+    """Return a run once it has ended or waits for a person, or as it is on timeout or shutdown."""
     with watcher.watch(space, run) as watch:
         try:
-            async with asyncio.timeout(seconds) as time:
-                with streams.on_close(lambda: time.reschedule(0)):
-                    return await _wait_until_settled(watch, runs, space, run)
+            async with asyncio.timeout(seconds) as timeout:
+                with streams.on_close(lambda: timeout.reschedule(0)):
+                    seq = 0
+                    while True:
+                        head = await watch.wait_past(seq)
+                        if head is None or head.status.terminal or head.status is RunStatus.WAITING:
+                            found = await runs.get(space, run)
+                            if found.status.terminal or found.status_reason == WaitsFor.PERSON:
+                                return found
+                        seq = 0 if head is None else head.last_event_seq
         except TimeoutError:
             return await runs.get(space, run)
-
-
-async def _wait_until_settled(watch: Watch, runs: Runs, space: SpaceId, run: RunId) -> Run:
-    seq = 0
-    while True:
-        head = await watch.wait_past(seq)
-        if head is None or head.status.terminal or head.status is RunStatus.WAITING:
-            found = await runs.get(space, run)
-            if found.status.terminal or found.status_reason == WaitsFor.PERSON:
-                return found
-        seq = 0 if head is None else head.last_event_seq

@@ -29,83 +29,80 @@ from holdfast.ports.runs import Runs, Threads
 from holdfast.ports.workspace import Agents
 
 MAX_PROBLEM_CHARS: Final = 500
+"""Characters of a schema violation that are repeated in an error message."""
+QUEUE_RETRY_AFTER_SECONDS: Final = 5
+MAX_CACHED_THREADS: Final = 4096
+_RETRYABLE: Final = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
 
 
-def check_response(asked: Interrupt, response: Json) -> None:
-    """Raise `Invalid` unless `response` fits the schema that the question came with, if it came with one."""
-    validator = (
-        None if asked.response_schema is None else _response_validator(msgspec.json.encode(asked.response_schema))
-    )
+def check_response(interrupt: Interrupt, response: Json) -> None:
+    """Raise `Invalid` unless `response` matches the response schema of the interrupt, if it has a valid one."""
+    if interrupt.response_schema is None:
+        return
+    validator = _response_validator(msgspec.json.encode(interrupt.response_schema))
     if validator is None:
         return
     try:
         problem = next(validator.iter_errors(response), None)
     except (ValueError, TypeError, RecursionError) as exc:
-        raise Invalid(f"the answer is no JSON: {exc}", field="response") from exc
+        raise Invalid(f"the response is not valid JSON: {exc}", field="response") from exc
     if problem is not None:
-        why = problem.message[:MAX_PROBLEM_CHARS]
-        raise Invalid(f"the answer to `{asked.id}` does not fit: {why}", field="response", schema=asked.response_schema)
+        raise Invalid(
+            f"the response to `{interrupt.id}` does not match its schema: {problem.message[:MAX_PROBLEM_CHARS]}",
+            field="response",
+            schema=interrupt.response_schema,
+        )
 
 
 @lru_cache(maxsize=256)
 def _response_validator(schema: bytes) -> jsonschema_rs.Validator | None:
-    """Return what checks answers; a schema that is none is no reason to leave a question without an answer."""
+    """Return the validator of a schema, or `None` if the schema is invalid: the interrupt must stay answerable."""
     try:
         return jsonschema_rs.validator_for(schema.decode(), offline=True)
     except ValueError:
         return None
 
 
-QUEUE_RETRY_AFTER_SECONDS: Final = 5
-"""Seconds after which somebody may try again."""
-
-
 class QueueLimit:
-    """Whether one more may. Who asks at the same moment is not counted, so it may be a few more."""
+    """The maximum number of queued runs per space. Concurrent requests may exceed it by a few."""
 
-    def __init__(self, census: RunCounts, *, max_queued: int) -> None:
-        self._census = census
-        self._most = max_queued
+    def __init__(self, run_counts: RunCounts, *, max_queued: int) -> None:
+        self._run_counts = run_counts
+        self._max_queued = max_queued
 
     async def check(self, space: SpaceId) -> None:
-        """Raise `QueueFull` unless there is room for one more run of a space."""
-        if await self._census.queued(space) >= self._most:
+        """Raise `QueueFull` if the space has the maximum number of queued runs."""
+        if await self._run_counts.queued(space) >= self._max_queued:
             raise QueueFull(
-                f"{self._most} runs of the space wait already: try again in {QUEUE_RETRY_AFTER_SECONDS} s",
-                limit=self._most,
+                f"the space has {self._max_queued} queued runs already: try again in {QUEUE_RETRY_AFTER_SECONDS} s",
+                limit=self._max_queued,
                 retry_after=QUEUE_RETRY_AFTER_SECONDS,
             )
 
 
-MAX_CACHED_THREADS: Final = 4096
-
-
 class ThreadAgentCache:
-    """What was seen of threads lately. It may have changed since: whoever relies on it has it checked."""
+    """The agent of recently used threads. An entry may be stale: the store verifies it when the run is created."""
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
-        self._seen: dict[tuple[SpaceId, ThreadId], str] = {}
+        self._agents: dict[tuple[SpaceId, ThreadId], str] = {}
 
     def cached(self, space: SpaceId, thread: ThreadId) -> str | None:
-        """Return the agent that a thread had, if that is known."""
-        return self._seen.get((space, thread))
+        """Return the cached agent of a thread."""
+        return self._agents.get((space, thread))
 
     async def load(self, space: SpaceId, thread: ThreadId) -> str:
-        """Return the agent that a thread has, and remember it."""
-        self._seen.pop((space, thread), None)
+        """Read the agent of a thread and cache it."""
+        self._agents.pop((space, thread), None)
         agent = (await self._threads.get(space, thread)).agent_type
-        self._seen[space, thread] = agent
-        if len(self._seen) > MAX_CACHED_THREADS:
-            del self._seen[next(iter(self._seen))]
+        self._agents[space, thread] = agent
+        if len(self._agents) > MAX_CACHED_THREADS:
+            del self._agents[next(iter(self._agents))]
         return agent
 
 
-_RETRYABLE = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
-
-
 class RunControl:
-    """What can be done with runs from outside."""
+    """Commands that people and clients give to runs."""
 
     def __init__(
         self,
@@ -119,8 +116,8 @@ class RunControl:
         agents: Agents,
         models: Models,
     ) -> None:
-        self._by: str | None = None
-        self._room: QueueLimit | None = None
+        self._principal: str | None = None
+        self._queue_limit: QueueLimit | None = None
         self._runs = runs
         self._thread_agents = ThreadAgentCache(threads)
         self._messages = messages
@@ -130,82 +127,87 @@ class RunControl:
         self._agents = agents
         self._models = models
 
-    def as_principal(self, by: str | None, *, queue_limit: QueueLimit | None = None) -> "RunControl":
-        """Return what somebody can do: what they do is written down as theirs, and they start runs as there is room."""
-        theirs = copy(self)
-        theirs._by, theirs._room = by, queue_limit
-        return theirs
+    def as_principal(self, name: str | None, *, queue_limit: QueueLimit | None = None) -> "RunControl":
+        """Return a copy that records `name` as the author of its commands and starts runs within `queue_limit`."""
+        control = copy(self)
+        control._principal, control._queue_limit = name, queue_limit
+        return control
 
     async def start(self, space: SpaceId, new: NewRun) -> CreatedRun:
-        """Make a run of an agent, with the model that it has now and its limits, as far as `new` may change them.
+        """Create a run with the agent's current model and limits, as far as `new` does not override them.
 
-        An unknown agent, a file that the space does not have and a revised message that the thread does not have raise
-        `NotFound`; an agent that may not be run in that mode `Conflict`. A cost budget needs models whose prices are
-        known (`Invalid`). What was made under an idempotency key is returned again, also if it could not be made now.
+        An unknown agent, file or revised message raises `NotFound`, and a mode that the agent has disabled `Conflict`.
+        A cost budget needs models with known prices (`Invalid`). A repeated idempotency key returns the run that was
+        created under it, even if that run could not be created now.
         """
         try:
-            return await self._start(space, new)
-        except HoldfastError:  # only now: what can be made needs no other look
-            earlier = await self._earlier(space, new)
-            if earlier is None:
+            if new.model is not None:
+                check_requested_model(new.model)
+            for message in new.messages:
+                await self._check_files(space, message.content)
+                if message.revises is not None:
+                    await self._check_revised(space, new.thread, message.revises)
+            return await self._create(space, new)
+        except HoldfastError:  # only on failure: the common path does not look up the key twice
+            if new.idempotency_key is None:
                 raise
-            return earlier
+            run = await self._runs.find_by_idempotency_key(space, new.idempotency_key, body=body_digest(new))
+            if run is None:
+                raise
+            return CreatedRun(run=run, replayed=True)
 
-    async def _start(self, space: SpaceId, new: NewRun) -> CreatedRun:
-        if new.model is not None:
-            check_requested_model(new.model)
-        for message in new.messages:
-            await self._check_files(space, message.content)
-            if message.revises is not None:
-                await self._check_revised(space, new.thread, message.revises)
-        return await self._make(space, new)
-
-    async def _earlier(self, space: SpaceId, new: NewRun) -> CreatedRun | None:
-        """Return what was made under the key of `new` already."""
-        if new.idempotency_key is None:
-            return None
-        run = await self._runs.find_by_idempotency_key(space, new.idempotency_key, body=body_digest(new))
-        return None if run is None else CreatedRun(run=run, replayed=True)
-
-    async def _make(self, space: SpaceId, new: NewRun) -> CreatedRun:
-        if self._room is not None:
-            await self._room.check(space)
+    async def _create(self, space: SpaceId, new: NewRun) -> CreatedRun:
+        if self._queue_limit is not None:
+            await self._queue_limit.check(space)
         if new.agent_type is not None:
-            return await self._create(space, new, new.agent_type)
+            return await self._create_for_agent(space, new, new.agent_type)
         if isinstance(new.thread, NewThread):
-            return await self._create(space, new, new.thread.agent_type)
-        return await self._make_for_thread(space, new, new.thread)
-
-    async def _make_for_thread(self, space: SpaceId, new: NewRun, thread: ThreadId) -> CreatedRun:
-        """Make a run of the agent that its thread has; one that is remembered may not be right any more."""
-        remembered = self._thread_agents.cached(space, thread)
-        if remembered is not None:
+            return await self._create_for_agent(space, new, new.thread.agent_type)
+        cached = self._thread_agents.cached(space, new.thread)
+        if cached is not None:
             try:
-                return await self._create(space, new, remembered, checked=True)
+                return await self._create_for_agent(space, new, cached, verify_agent=True)
             except (NotFound, Conflict, Invalid):
-                pass  # whatever it is, it is said again if it is so
-        return await self._create(space, new, await self._thread_agents.load(space, thread))
+                pass  # perhaps because the cache is stale: an error that is real is raised again below
+        return await self._create_for_agent(space, new, await self._thread_agents.load(space, new.thread))
 
-    async def _create(self, space: SpaceId, new: NewRun, name: str, *, checked: bool = False) -> CreatedRun:
+    async def _create_for_agent(
+        self, space: SpaceId, new: NewRun, name: str, *, verify_agent: bool = False
+    ) -> CreatedRun:
+        """Create a run of the agent `name`; with `verify_agent`, only if that still is the agent of the thread."""
         agent = self._agents.get(name)
         check_mode(agent, new.mode)
         model = new.model or agent.models[0]
         limits = requested_limits(agent.limits, new.limits)
-        names = candidate_models(agent, model)
-        await self._models.prepare(names)
-        found = self._models.fallback(names, folder=agent.folder)
-        check_price_known(limits, price_known=found.price_known)
-        made = replace(self._sign(new), agent_type=agent.name, model=model, limits=limits)
+        model_names = candidate_models(agent, model)
+        await self._models.prepare(model_names)
+        price_known = self._models.fallback(model_names, folder=agent.folder).price_known
+        check_price_known(limits, price_known=price_known)
         return await self._runs.create(
-            space, made, body=_idempotency_digest(new), thread_agent=name if checked else None
+            space,
+            replace(self._with_author(new), agent_type=agent.name, model=model, limits=limits),
+            # The digest covers the request, not the defaults that the agent adds to it.
+            body=None if new.idempotency_key is None else body_digest(new),
+            thread_agent=name if verify_agent else None,
         )
 
+    def _with_author(self, new: NewRun) -> NewRun:
+        """Set `created_by` on the run and, where it is missing, on its messages and its new thread."""
+        author = new.created_by or self._principal
+        if author is None:
+            return new
+        messages = [replace(message, created_by=message.created_by or author) for message in new.messages]
+        thread = new.thread
+        if isinstance(thread, NewThread):
+            thread = replace(thread, created_by=thread.created_by or author)
+        return replace(new, thread=thread, messages=messages, created_by=author)
+
     async def cancel(self, space: SpaceId, run: RunId, *, by: str | None = None, reason: str | None = None) -> Run:
-        """End a run and all below it; one that has ended is refused (`IllegalMove`)."""
-        ended = await self._runs.end(
-            space, run, to=RunStatus.CANCELLED, reason=reason or "cancelled", by=by or self._by
+        """Cancel a run and its descendants. A run that has ended raises `IllegalMove`."""
+        cancelled = await self._runs.end(
+            space, run, to=RunStatus.CANCELLED, reason=reason or "cancelled", by=by or self._principal
         )
-        return next(each for each in ended if each.id == run)
+        return next(each for each in cancelled if each.id == run)
 
     async def respond(
         self,
@@ -217,48 +219,46 @@ class RunControl:
         digest: str | None = None,
         by: str | None = None,
     ) -> Interrupt:
-        """Answer the question of a run, or of one below it; the id is needed only where several are open.
+        """Respond to an interrupt of a run or of its descendants; the id is needed only if several are open.
 
-        A question of another run raises `NotFound`, an answer that does not fit its schema `Invalid`. What a question
-        asks for never changes, so the digest of an approval need not be said again; one that is said must be right.
+        An interrupt of another run raises `NotFound`, and a response that does not match its schema `Invalid`. The
+        digest of an approval is optional because the request never changes, but a given digest must match.
         """
-        if interrupt is None:
-            asked = await self._only_question(space, run)
-        else:
-            asked = await self._question(space, run, interrupt)
-        check_response(asked, response)
+        found = await self._find_interrupt(space, run, interrupt)
+        check_response(found, response)
         answer = InterruptResponse(
-            response=response, digest=asked.digest if digest is None else digest, by=by or self._by
+            response=response, digest=found.digest if digest is None else digest, by=by or self._principal
         )
-        return await self._interrupts.respond(space, asked.id, answer)
+        return await self._interrupts.respond(space, found.id, answer)
 
     async def steer(
         self, space: SpaceId, run: RunId, content: Content, *, message: MessageId | None = None, by: str | None = None
     ) -> int:
-        """Tell a run something on its way; it hears it before its next model call. Return the number of the item.
+        """Send a message to a live run, which reads it before its next model call; return the inbox item number.
 
-        A run that asks a person something wants an answer first (`Waiting`). An id that a message of its chain has, or
-        one that it has not heard yet, is refused (`IdTaken`), and so is a file that the space does not have
-        (`NotFound`).
+        A run with an open interrupt raises `Waiting`, a message id that its chain or its inbox contains `IdTaken`, and
+        a file that the space does not have `NotFound`.
         """
         await self._check_files(space, content)
-        by = by or self._by
-        said = NewMessage(id=message, role=Role.USER, content=content, created_by=by)
-        check_message_ids([said])
-        questions = await self._open_questions(space, run, below=False)
-        if questions:
-            raise Waiting(f"run `{run}` waits for an answer: answer first", interrupts=[each.id for each in questions])
-        return await self._inbox.put(space, run, kind=InboxKind.MESSAGE, data=msgspec.to_builtins(said), by=by)
+        author = by or self._principal
+        steering = NewMessage(id=message, role=Role.USER, content=content, created_by=author)
+        check_message_ids([steering])
+        interrupts = await self._open_interrupts(space, run, below=False)
+        if interrupts:
+            raise Waiting(
+                f"run `{run}` has an open interrupt: respond to it first", interrupts=[each.id for each in interrupts]
+            )
+        return await self._inbox.put(space, run, kind=InboxKind.MESSAGE, data=msgspec.to_builtins(steering), by=author)
 
     async def retry(self, space: SpaceId, run: RunId, *, from_start: bool = False, by: str | None = None) -> CreatedRun:
-        """Try a run again that failed or was cancelled: a new run goes on after its last settled step.
+        """Create a run that continues a failed or cancelled one after its last settled step.
 
-        With `from_start` it is a fork that begins with the same input as if nothing had happened.
+        With `from_start` it is a fork that begins with the same input instead.
         """
         failed = await self._runs.get(space, run)
         if failed.status not in _RETRYABLE:
-            raise Conflict(f"run `{run}` is {failed.status}: only one that failed or was cancelled is tried again")
-        again = NewRun(
+            raise Conflict(f"run `{run}` is {failed.status}: only a failed or cancelled run can be retried")
+        new = NewRun(
             thread=failed.thread_id,
             base=RunBase(run_id=run),
             input=failed.input,
@@ -270,30 +270,19 @@ class RunControl:
             limits=failed.limits,
             created_by=by,
         )
-        # Neither a file that was deleted since nor the agent's own model is an obstacle: they were checked at first.
-        return await self._make(space, await self._from_start(space, failed, again) if from_start else again)
-
-    async def _from_start(self, space: SpaceId, failed: Run, again: NewRun) -> NewRun:
-        """Return the run that begins where `failed` began, with what it was told at first."""
-        told = takewhile(
-            lambda message: message.role is not Role.ASSISTANT, await self._messages.of_run(space, failed.id)
-        )
-        base = None if failed.base_run_id is None else RunBase(run_id=failed.base_run_id, sequence=failed.base_sequence)
-        messages = [
-            NewMessage(role=message.role, content=message.content, revises=message.id, metadata=message.metadata)
-            for message in told
-        ]
-        return replace(again, base=base, messages=messages)
-
-    def _sign(self, new: NewRun) -> NewRun:
-        by = new.created_by or self._by
-        if by is None:
-            return new
-        messages = [replace(each, created_by=each.created_by or by) for each in new.messages]
-        thread = new.thread
-        if isinstance(thread, NewThread):
-            thread = replace(thread, created_by=thread.created_by or by)
-        return replace(new, thread=thread, messages=messages, created_by=by)
+        if from_start:
+            base = failed.base_run_id
+            messages = await self._messages.of_run(space, failed.id)
+            new = replace(
+                new,
+                base=None if base is None else RunBase(run_id=base, sequence=failed.base_sequence),
+                messages=[
+                    NewMessage(role=each.role, content=each.content, revises=each.id, metadata=each.metadata)
+                    for each in takewhile(lambda each: each.role is not Role.ASSISTANT, messages)
+                ],
+            )
+        # Files and the model were checked when the first run started: a file deleted since must not block a retry.
+        return await self._create(space, new)
 
     async def _check_files(self, space: SpaceId, content: Content) -> None:
         for file in stored_file_ids(content):
@@ -303,27 +292,23 @@ class RunControl:
         if isinstance(thread, NewThread) or not await self._messages.find_in_thread(space, thread, message):
             raise NotFound(f"there is no message `{message}` on the thread to revise", field="messages.revises")
 
-    async def _question(self, space: SpaceId, run: RunId, interrupt: InterruptId) -> Interrupt:
-        asked = await self._interrupts.get(space, interrupt)
-        if asked.run_id != run and asked not in await self._interrupts.of_run(space, run, below=True):
-            raise NotFound(f"run `{run}` does not ask `{interrupt}`", id=interrupt)
-        return asked
+    async def _find_interrupt(self, space: SpaceId, run: RunId, interrupt: InterruptId | None) -> Interrupt:
+        if interrupt is not None:
+            found = await self._interrupts.get(space, interrupt)
+            if found.run_id != run and found not in await self._interrupts.of_run(space, run, below=True):
+                raise NotFound(f"run `{run}` has no interrupt `{interrupt}`", id=interrupt)
+            return found
+        interrupts = await self._open_interrupts(space, run)
+        if not interrupts:
+            raise AlreadyAnswered(f"run `{run}` has no open interrupt", run_id=run)
+        if len(interrupts) > 1:
+            raise Invalid(
+                f"run `{run}` has several open interrupts: name one with `interrupt_id`",
+                field="interrupt_id",
+                ids=[each.id for each in interrupts],
+            )
+        return interrupts[0]
 
-    async def _only_question(self, space: SpaceId, run: RunId) -> Interrupt:
-        questions = await self._open_questions(space, run)
-        if not questions:
-            raise AlreadyAnswered(f"run `{run}` has no open question", run_id=run)
-        if len(questions) > 1:
-            ids = [each.id for each in questions]
-            why = f"run `{run}` has several open questions: name one of them with `interrupt_id`"
-            raise Invalid(why, field="interrupt_id", ids=ids)
-        return questions[0]
-
-    async def _open_questions(self, space: SpaceId, run: RunId, *, below: bool = True) -> list[Interrupt]:
-        asked = await self._interrupts.of_run(space, run, below=below)
-        return [each for each in asked if each.status is InterruptStatus.OPEN]
-
-
-def _idempotency_digest(new: NewRun) -> str | None:
-    """Return what makes a request the same as another: what was asked for, not what the agent makes of it."""
-    return None if new.idempotency_key is None else body_digest(new)
+    async def _open_interrupts(self, space: SpaceId, run: RunId, *, below: bool = True) -> list[Interrupt]:
+        interrupts = await self._interrupts.of_run(space, run, below=below)
+        return [each for each in interrupts if each.status is InterruptStatus.OPEN]

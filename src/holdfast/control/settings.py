@@ -1,7 +1,7 @@
 """The settings of a workspace: shown with secrets masked, and changed key by key under a lock.
 
 A client that sends a masked value back unchanged leaves the secret as it is. `SettingsChanged` (a `Conflict`) means
-that somebody else changed the settings: read them again.
+that another client changed the settings meanwhile.
 """
 
 import asyncio
@@ -19,27 +19,26 @@ from holdfast.tools.redaction import REDACTED, Redaction
 
 
 class SettingsChanged(Conflict):
-    """The settings are not those any more that the change was meant for."""
+    """The settings have changed since the client read them."""
 
     code = "SETTINGS_CHANGED"
 
 
 _SECRET_OBJECTS: Final = frozenset({"env", "headers", "parameters"})
-"""Objects whose values are for servers and nobody else."""
+"""Objects whose values are all secret."""
 _VARIABLE_REFERENCE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _URL_CREDENTIALS: Final = re.compile(r"(?<=://)[^/?#@\s]+(?=@)|(?<=\?)[^#\s]+")
-"""Of an address: who logs in, and what is asked."""
+"""The login and the query of a URL."""
 
 
 class SecretMask:
-    """Hides the secrets of settings."""
+    """Masks secrets in settings: known secret values, variables, headers, and the login and query of URLs."""
 
     def __init__(self, redaction: Redaction) -> None:
-        """Hide what `redaction` finds, values of variables and headers, and logins and queries in addresses."""
         self._redaction = redaction
 
     def mask(self, value: Json, *, secret: bool = False) -> Json:
-        """Return settings as they are shown."""
+        """Return `value` with its secrets masked."""
         match value:
             case dict():
                 return {name: self.mask(part, secret=secret or name in _SECRET_OBJECTS) for name, part in value.items()}
@@ -53,7 +52,7 @@ class SecretMask:
                 return value
 
     def unmask(self, shown: Json, stored: Json, *, secret: bool = False) -> Json:
-        """Return a patch with what is `written` in place of what was sent back as it is shown."""
+        """Return the patch `shown` with masked values that were sent back unchanged replaced by the `stored` ones."""
         if shown == self.mask(stored, secret=secret):
             return stored
         if isinstance(shown, dict) and isinstance(stored, dict):
@@ -70,67 +69,65 @@ ANY_TAG: Final = "*"
 
 
 class SettingsView(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings as they are shown."""
+    """The settings with secrets masked."""
 
     settings: dict[str, Json]
-    """All of them, where the file says nothing as they are by default; without what is secret."""
+    """All settings including defaults, with secrets masked."""
     keys: dict[str, bool]
-    """Of each provider that wants a key: whether the variable that holds it is set."""
+    """By provider that needs an API key: whether its environment variable is set."""
     restart: Sequence[str]
-    """Settings that have changed, and take effect when the server is started again."""
+    """Changed settings that take effect after a restart of the server."""
     error: str | None
-    """What is wrong with the file; until that is mended, what it last said holds."""
+    """The error in the settings file; until it is fixed, the last valid settings apply."""
 
 
 class SettingsControl:
-    """What can be done with the settings of a workspace."""
+    """Commands and queries for the settings of a workspace."""
 
     def __init__(
         self, file: SettingsFile, *, redaction: Redaction, environment: Mapping[str, str] = os.environ
     ) -> None:
         self._file = file
-        self._hiding = SecretMask(redaction)
+        self._mask = SecretMask(redaction)
         self._environment = environment
-        self._one = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def read(self) -> tuple[SettingsView, str]:
-        """Return the settings, and the tag of what they are now."""
-        return self._shown(self._file.read())
+        """Return the settings and their current tag."""
+        return self._view(self._file.read())
 
     async def change(self, patch: dict[str, Json], *, tags: Sequence[str]) -> tuple[SettingsView, str]:
-        """Change settings if they are still those of one of `tags`, if any are given."""
-        async with self._one:
-            now = self._file.read()
-            if tags and now.tag not in tags and ANY_TAG not in tags:
-                raise SettingsChanged("the settings have changed since you read them: read them again", tag=now.tag)
-            restored = self._hiding.unmask(patch, now.in_file)
-            _check_unmasked(restored)
-            return self._shown(await self._file.change(restored, tag=now.tag))
+        """Apply a patch; `SettingsChanged` if `tags` are given and the current tag is not among them."""
+        async with self._lock:
+            current = self._file.read()
+            if tags and current.tag not in tags and ANY_TAG not in tags:
+                raise SettingsChanged("the settings have changed since you read them: read them again", tag=current.tag)
+            unmasked = self._mask.unmask(patch, current.in_file)
+            _check_unmasked(unmasked)
+            return self._view(await self._file.change(unmasked, tag=current.tag))
 
-    def _shown(self, now: SettingsSnapshot) -> tuple[SettingsView, str]:
+    def _view(self, snapshot: SettingsSnapshot) -> tuple[SettingsView, str]:
+        providers: dict[str, dict[str, Json]] = snapshot.values.get("providers", {})
+        variables = {name: provider.get("api_key_env") for name, provider in providers.items()}
         view = SettingsView(
-            settings=self._hiding.mask(now.values),
-            keys=dict(self._keys(now.values.get("providers", {}))),
-            restart=now.pending_restart,
-            error=now.error,
+            settings=self._mask.mask(snapshot.values),
+            keys={name: bool(self._environment.get(each)) for name, each in variables.items() if each is not None},
+            restart=snapshot.pending_restart,
+            error=snapshot.error,
         )
-        return view, now.tag
-
-    def _keys(self, providers: dict[str, dict[str, Json]]) -> list[tuple[str, bool]]:
-        named = [(name, provider.get("api_key_env")) for name, provider in providers.items()]
-        return [(name, bool(self._environment.get(variable))) for name, variable in named if variable is not None]
+        return view, snapshot.tag
 
 
-def _check_unmasked(value: Json, place: str = "") -> None:
-    """Raise if something hidden would be written: it was changed, or stands where it was not shown."""
+def _check_unmasked(value: Json, path: str = "") -> None:
+    """Raise if a mask would be written: the client changed a masked value, or put a mask elsewhere."""
     match value:
         case dict():
             for name, part in value.items():
-                _check_unmasked(part, f"{place}.{name}".removeprefix("."))
+                _check_unmasked(part, f"{path}.{name}".removeprefix("."))
         case list():
             for index, part in enumerate(value):
-                _check_unmasked(part, f"{place}[{index}]")
+                _check_unmasked(part, f"{path}[{index}]")
         case str() if REDACTED in value:
-            raise Invalid(f"{place}: `{REDACTED}` is what is shown in place of a secret: leave it out", field=place)
+            raise Invalid(f"{path}: `{REDACTED}` masks a secret and cannot be stored: leave it out", field=path)
         case _:
             pass

@@ -281,7 +281,7 @@ async def test_an_issuer_that_was_never_there_is_said_to_be_unavailable(provider
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"issuer": "https://other.example"}, "calls itself"),
+        ({"issuer": "https://other.example"}, "is named"),
         ({"jwks_uri": "http://other.example/keys"}, "is not `https://`"),
         ({"jwks_uri": 7}, "no configuration"),
     ],
@@ -296,7 +296,7 @@ async def test_an_issuer_that_says_strange_things_is_not_believed(
 
 @pytest.mark.parametrize("url", ["", "http://issuer.example", "ftp://localhost", "issuer", "http://[", "https://"])
 def test_what_can_be_no_issuer_is_refused(url: str) -> None:
-    with pytest.raises(Invalid, match="is no issuer"):
+    with pytest.raises(Invalid, match="is not a valid issuer"):
         Issuer(url)
 
 
@@ -315,7 +315,7 @@ def test_an_admission_without_a_claim_is_for_everybody() -> None:
         ("{", "is not JSON"),
         ("{}", "issuer"),
         ('{"issuer": "https://x", "audience": "x", "admit": []}', "admit"),
-        ('{"issuer": "http://x", "audience": "x", "admit": [{"scope": "run"}]}', "is no issuer"),
+        ('{"issuer": "http://x", "audience": "x", "admit": [{"scope": "run"}]}', "is not a valid issuer"),
         ('{"issuer": "https://x", "audience": "x", "admit": [{"scope": "run", "clam": "x"}]}', "clam"),
     ],
 )

@@ -41,7 +41,7 @@ async def test_a_server_limits_those_whose_key_does_not_say_how_much() -> None:
     rates, ann = RequestRateLimiter("2/day"), replace(LOCAL_PRINCIPAL, name="key_ann")
     for _ in range(2):
         await rates.hit(ann)
-    with pytest.raises(RateLimited, match="2 requests in a day"):
+    with pytest.raises(RateLimited, match="2 requests per day"):
         await rates.hit(ann)
     await rates.hit(replace(LOCAL_PRINCIPAL, name="key_bob"))
     for _ in range(3):

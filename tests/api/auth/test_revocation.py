@@ -89,7 +89,7 @@ async def test_a_stream_ends_when_its_key_is_revoked_and_says_why(house: House, 
     run = await busy(house, key["secret"])
     async with stream(house, key["secret"], path.format(run=run)) as rest:
         await revoke(house, key)
-        assert (await rest()).endswith(": revoked: what this stream was opened with opens nothing any more\n\n")
+        assert (await rest()).endswith(": revoked: the key of this stream is no longer valid\n\n")
     await house.post(house.root, f"/api/spaces/{OURS}/runs/{run}/cancel", expect=200)  # it went on
 
 
@@ -135,7 +135,7 @@ async def test_a_socket_is_closed_when_its_key_is_revoked(house: House, path: st
     run = await busy(house, key["secret"])
     async with socket(house.site, key["secret"], path.format(run=run)) as connection:
         await revoke(house, key)
-        assert await closed(connection) == (4401, "what it was opened with opens nothing any more")
+        assert await closed(connection) == (4401, "the key of this socket is no longer valid")
     await house.post(house.root, f"/api/spaces/{OURS}/runs/{run}/cancel", expect=200)
 
 
@@ -176,7 +176,7 @@ async def test_a_key_that_expires_is_refused_and_cut_off(tmp_path: Path) -> None
         key = await house.key("run", OURS, expires_at=soon)
         async with stream(house, key["secret"], "/api/notifications/sse") as rest:
             clock.tick(HOUR)
-            assert (await rest()).endswith("opens nothing any more\n\n")
+            assert (await rest()).endswith("is no longer valid\n\n")
         assert (await house.ask(key["secret"], "GET", "/api/threads")).status_code == 401
 
 
@@ -194,7 +194,7 @@ async def test_a_key_that_another_process_revokes_is_refused_and_cut_off(
         key = await house.key("run", OURS)
         async with stream(elsewhere, key["secret"], "/api/notifications/sse") as rest:
             await revoke(house, key)
-            assert (await rest()).endswith("opens nothing any more\n\n")
+            assert (await rest()).endswith("is no longer valid\n\n")
         assert (await elsewhere.ask(key["secret"], "GET", "/api/threads")).status_code == 401
         assert (await elsewhere.ask(None, "GET", "/api/threads")).status_code == 401
 
@@ -208,5 +208,5 @@ async def test_what_was_opened_without_a_key_ends_when_there_is_one(tmp_path: Pa
             socket(site, None, "/ws") as connection,
         ):
             await furnish(site)
-            assert (await rest()).endswith("opens nothing any more\n\n")
+            assert (await rest()).endswith("is no longer valid\n\n")
             assert (await closed(connection))[0] == 4401

@@ -41,7 +41,7 @@ async def test_a_run_that_is_deleted_while_it_is_replayed_ends_its_stream(stage:
         await stage.store.runs.delete(SPACE, hand.id)
         frames = await _all(stream)
     assert [frame.id for frame in frames if frame.data] == list(range(1, len(frames) - 2))
-    assert [frame.comment for frame in frames[-2:]] == ["gone: what this stream followed was deleted", None]
+    assert [frame.comment for frame in frames[-2:]] == ["gone: the subject of this stream was deleted", None]
     assert (await stage.ask("GET", f"/api/runs/{hand.id}/sse")).status_code == 404
 
 
@@ -82,7 +82,7 @@ async def test_a_server_that_is_stopped_lets_readers_go_and_the_next_one_takes_t
     run, seen = RunId("run_1"), Seen()
     with serving(tmp_path, "--database", str(database)) as server:
         last = await _follow_until_stopped(server, run, seen)
-        assert last.comment == "closing: the server stops, reconnect in a moment"
+        assert last.comment == "closing: the server is shutting down, reconnect in a moment"
     with serving(tmp_path, "--database", str(database)) as server:
         async with sse(_host(server), f"/api/runs/{run}/sse", after=len(seen)) as stream:
             seen += _events(await _all(stream))

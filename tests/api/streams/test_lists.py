@@ -68,7 +68,7 @@ async def test_a_space_that_is_deleted_ends_its_streams(stage: Site) -> None:
         for stream in (hints, news):
             while (comment := (await soon(stream.frame())).comment) in (None, "keepalive"):
                 pass
-            assert comment == "gone: what this stream followed was deleted"
+            assert comment == "gone: the subject of this stream was deleted"
 
 
 async def _news(stage: Site) -> str:

@@ -166,7 +166,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off_and_can_resume(
                 await hand.say("x" * 100_000)
         finally:
             stuck.close()
-        assert f"cut off a reader of run {SPACE}/{hand.id} that took nothing" in caplog.messages
+        assert f"disconnected a stalled reader of run {SPACE}/{hand.id}" in caplog.messages
         await hand.finish()
         async with sse(stage.host, f"/api/runs/{hand.id}/sse", after=1) as stream:
             assert [(frame.id, frame.data) for frame in await stream.rest()] == (await stage.log(hand.id))[1:]

@@ -20,8 +20,13 @@ from holdfast.control.principal import LOCAL_PRINCIPAL
 from tests.api.site import answering
 from tests.support.fork_server import Say
 
+
+class _Placeholder:
+    """Becomes a use case once the workspace is open."""
+
+
 # Making the app takes longer than a whole life does: it is made before the fork, over use cases that are still empty.
-_EMPTY: Final = UseCases(*(kind.__new__(kind) for kind in UseCases.__annotations__.values()))
+_EMPTY: Final = UseCases(*(_Placeholder() for _ in UseCases._fields))  # type: ignore[arg-type]
 _APP: Final = create_app(_EMPTY)
 
 
@@ -62,6 +67,7 @@ async def _serve(serving: Serving) -> None:
         for empty, use_case in zip(
             _EMPTY, PrincipalUseCases(holdfast, feeds, version="0").as_principal(LOCAL_PRINCIPAL), strict=True
         ):
+            empty.__class__ = type(use_case)
             vars(empty).update(vars(use_case))
         async with answering(HostOriginMiddleware(_APP)) as url:
             _tell(Path(serving.address), Address(host=url.removeprefix("http://"), pid=os.getpid()))

@@ -156,7 +156,7 @@ class TestMessages:
         workshop.agent(say("not me"), name="other")
         async with workshop.open() as floor:
             run = await floor.play(id=ROOT)
-        assert str(run.output).endswith("is one of agent `kid`: name that")
+        assert str(run.output).endswith("belongs to agent `kid`: name that agent")
 
     async def test_an_agent_that_waits_for_a_person_accepts_no_message(self, workshop: Workshop) -> None:
         turns = [calling(send("one")), calling(call("gate")), calling(send("two")), say("{$last_tool}")]

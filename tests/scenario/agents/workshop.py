@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.agent.model_stream import CommitInterval
 from holdfast.agent.run_context import LoopConfig, RetryPolicy
-from holdfast.bootstrap.workspace import DEFAULT_SPACE, Holdfast, Options
+from holdfast.bootstrap.workspace import Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.domain.content import Json
 from holdfast.domain.context import ReadContext
@@ -23,6 +23,7 @@ from holdfast.domain.interrupt import Interrupt, InterruptStatus
 from holdfast.domain.message import Message
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.step import Step
 from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer

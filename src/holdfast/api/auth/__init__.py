@@ -1,1 +1,1 @@
-"""Who asks, and what they may: the door that every route is behind."""
+"""Authentication, authorization and rate limits: the middleware in front of every route."""

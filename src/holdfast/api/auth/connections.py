@@ -12,19 +12,19 @@ from holdfast.control.principal import Principal
 from holdfast.domain.errors import Unavailable
 
 RECHECK_INTERVAL_SECONDS: Final = 0.3
-"""Seconds between two looks; a key is believed for less than half a second, so that both are less than one."""
+"""Seconds between two checks; with `KEY_CACHE_SECONDS` it stays below the promised second."""
 
 
 class TrackedConnection:
-    """One request that is being answered."""
+    """A request in progress."""
 
     __slots__ = ("_headers", "task", "response_started", "revoked", "cancel_before_response", "token")
 
     def __init__(self, token: str, *, cancel_before_response: bool) -> None:
-        """Look after what the present task answers; what does not hurry is cut off only once its answer has begun."""
-        answering = asyncio.current_task()
-        assert answering is not None
-        self.task: asyncio.Task[object] = answering
+        """Track the current task, which is cancelled only once its response has begun, or also before."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.task: asyncio.Task[object] = task
         self.token = token
         self.cancel_before_response = cancel_before_response
         self.response_started = False
@@ -32,25 +32,25 @@ class TrackedConnection:
         self._headers: Iterable[tuple[bytes, bytes]] = ()
 
     def record(self, message: AsgiMessage) -> None:
-        """Learn how far the answer is, of what is sent before a stream goes its own way."""
+        """Record that the response has started."""
         if not self.response_started and message["type"] in ("http.response.start", "websocket.accept"):
             self.response_started = True
             self._headers = message.get("headers", ())
 
     @property
     def is_event_stream(self) -> bool:
-        """Say whether the answer is a stream."""
+        """Whether the response is an event stream."""
         return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in self._headers)
 
     def cancel(self) -> None:
-        """Stop the answer where it is."""
+        """Cancel the request because its credential is no longer valid."""
         if not self.revoked and (self.response_started or self.cancel_before_response):
             self.revoked = True
             self.task.cancel()
 
 
 class ConnectionTracker:
-    """All that are open. Entered, it looks after them."""
+    """Open connections by credential. While entered, it cancels those whose credential becomes invalid."""
 
     def __init__(self, authenticate: Callable[[str], Awaitable[Principal]]) -> None:
         self._authenticate = authenticate
@@ -72,15 +72,15 @@ class ConnectionTracker:
         await asyncio.gather(self._recheck_task, return_exceptions=True)
 
     def add(self, connection: TrackedConnection) -> None:
-        """Look after a connection from now on."""
+        """Track a connection."""
         self._open.setdefault(connection.token, set()).add(connection)
         self._not_empty.set()
 
     def remove(self, connection: TrackedConnection) -> None:
-        """Leave a connection alone: it was answered."""
-        together = self._open[connection.token]
-        together.remove(connection)
-        if not together:
+        """Stop tracking a connection."""
+        connections = self._open[connection.token]
+        connections.remove(connection)
+        if not connections:
             del self._open[connection.token]
 
     async def _recheck_loop(self) -> None:
@@ -90,13 +90,10 @@ class ConnectionTracker:
             if not self._open:
                 self._not_empty.clear()
             for token in list(self._open):
-                await self._recheck(token)
-
-    async def _recheck(self, token: str) -> None:
-        try:
-            await self._authenticate(token)
-        except (Unauthenticated, Forbidden):
-            for connection in list(self._open.get(token, ())):
-                connection.cancel()
-        except Unavailable:
-            return  # nobody can say now: it is asked again
+                try:
+                    await self._authenticate(token)
+                except (Unauthenticated, Forbidden):
+                    for connection in list(self._open.get(token, ())):
+                        connection.cancel()
+                except Unavailable:
+                    pass  # the next check tries again

@@ -26,39 +26,42 @@ from holdfast.domain.errors import HoldfastError
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.space import DEFAULT_SPACE
 
-_AUTHORIZATION: Final = b"authorization"
-REVOKED_COMMENT: Final = b": revoked: what this stream was opened with opens nothing any more\n\n"
-"""The last words of a stream that is cut off."""
+REVOKED_COMMENT: Final = b": revoked: the key of this stream is no longer valid\n\n"
+"""The last bytes of an event stream whose key was revoked."""
+_use_cases: Final[ContextVar[UseCases]] = ContextVar("holdfast_use_cases")
 
 
 class Authenticator(Protocol):
-    """Those who know who comes with what is sent."""
+    """Authenticates tokens."""
 
     async def authenticate(self, token: str) -> Principal:
-        """Return who it is, or raise `Unauthenticated`."""
+        """Return the principal of a token, or raise `Unauthenticated`."""
 
 
 class ApiKeyAuthenticator(Authenticator, Protocol):
-    """The keys of a workspace."""
+    """Authenticates the API keys of a workspace."""
 
     async def key_required(self) -> bool:
-        """Say whether everybody needs one."""
+        """Return whether every request needs a key."""
 
 
 class AuthMiddleware:
-    """What every route is behind. Entered, it also cuts off those who may no longer stay."""
+    """Authenticates and authorizes each request. While entered, it closes connections whose key was revoked."""
 
     def __init__(
         self,
-        controls: Callable[[Principal], UseCases],
+        use_cases: Callable[[Principal], UseCases],
         keys: ApiKeyAuthenticator,
         *,
         oidc: Authenticator | None = None,
         require_key: bool = False,
         rate_limiter: RequestRateLimiter | None = None,
     ) -> None:
-        """Let in who comes with a key, or with a token of `people`; without one only where none is needed."""
-        self._controls = controls
+        """Accept API keys, and OpenID Connect tokens if `oidc` is given.
+
+        Requests without either are accepted only while no key is required.
+        """
+        self._use_cases = use_cases
         self._keys = keys
         self._oidc = oidc
         self._require_key = require_key or oidc is not None
@@ -75,7 +78,7 @@ class AuthMiddleware:
         await self._connections.__aexit__(kind, error, trace)
 
     def wrap(self, app: AsgiApp) -> AsgiApp:
-        """Return a route behind the door."""
+        """Return `app` behind this middleware."""
 
         async def call(scope: AsgiScope, receive: Receive, send: Send) -> None:
             try:
@@ -91,21 +94,21 @@ class AuthMiddleware:
         return call
 
     async def _authorize(self, scope: AsgiScope) -> TrackedConnection | None:
-        """Let somebody do what they ask for, and return what is to be looked after, if it is for somebody."""
+        """Check a request and set its use cases; return the connection to track, `None` for a public route."""
         name = scope["route_handler"].fn.__name__
         if name in PUBLIC_ROUTES:
-            set_request_control(self._controls(LOCAL_PRINCIPAL))
+            _use_cases.set(self._use_cases(LOCAL_PRINCIPAL))
             return None
         token = _bearer_token(scope)
-        asker = await self._authenticate(token)
-        await self._rate_limiter.hit(asker)
-        check_route_allowed(asker, name)
-        _check_space(asker, scope)
-        set_request_control(self._controls(asker))
-        return TrackedConnection(token, cancel_before_response=asker is not LOCAL_PRINCIPAL)
+        principal = await self._authenticate(token)
+        await self._rate_limiter.hit(principal)
+        check_route_allowed(principal, name)
+        _check_space(principal, scope)
+        _use_cases.set(self._use_cases(principal))
+        return TrackedConnection(token, cancel_before_response=principal is not LOCAL_PRINCIPAL)
 
     async def _authenticate(self, token: str) -> Principal:
-        """Return who comes with a token, or without any."""
+        """Return the principal of a token, which may be empty."""
         if not self._require_key and not await self._keys.key_required():
             return LOCAL_PRINCIPAL
         if not token:
@@ -117,13 +120,13 @@ class AuthMiddleware:
     async def _run_tracked(
         self, connection: TrackedConnection, app: AsgiApp, scope: AsgiScope, receive: Receive, send: Send
     ) -> None:
-        async def tell(message: AsgiMessage) -> None:
+        async def recorded_send(message: AsgiMessage) -> None:
             connection.record(message)
             await send(message)
 
         self._connections.add(connection)
         try:
-            await app(scope, receive, tell)
+            await app(scope, receive, recorded_send)
         except asyncio.CancelledError:
             if not connection.revoked:
                 raise
@@ -134,52 +137,42 @@ class AuthMiddleware:
 
 
 async def _send_error(error: HoldfastError, scope: AsgiScope, send: Send) -> None:
-    """Answer with an error; that of a request is for the route to put into words."""
+    """Refuse a handshake with an error; for a request, raise it to the exception handlers of the route."""
     if scope["type"] != "websocket":
         raise error
     await deny_handshake(error, scope, send)
 
 
 async def _send_revoked(connection: TrackedConnection, scope: AsgiScope, send: Send) -> None:
-    """Say why there is no more; an answer that has not begun is an error like any other."""
+    """End a response whose key was revoked; one that has not begun becomes an error."""
     if not connection.response_started:
         await _send_error(invalid_key_error(), scope, send)
         return
-    with suppress(RuntimeError, OSError):  # it has ended by itself in this moment, or its reader has
+    with suppress(RuntimeError, OSError):  # the response or the client has ended meanwhile
         if scope["type"] == "websocket":
-            reason = "what it was opened with opens nothing any more"
+            reason = "the key of this socket is no longer valid"
             await close_socket(scope, send, code=WebSocketCloseCode.REVOKED, reason=reason)
         elif connection.is_event_stream:
             await send({"type": "http.response.body", "body": REVOKED_COMMENT})
 
 
 def _check_space(principal: Principal, scope: AsgiScope) -> None:
-    """Raise unless the space that a route is about is theirs; where it names none, name it."""
-    given = scope["path_params"]
-    if "space_id" in given:
-        principal.check_access(SpaceId(given["space_id"]))
+    """Raise unless the principal may access the space in the path; if there is none, set the default space."""
+    path_params = scope["path_params"]
+    if "space_id" in path_params:
+        principal.check_access(SpaceId(path_params["space_id"]))
     elif principal.default_space != DEFAULT_SPACE:
-        scope["path_params"] = {
-            **given,
-            "space_id": principal.default_space,
-        }  # a copy: the router gives the same one to all
+        # A copy, because the router shares the mapping between requests.
+        scope["path_params"] = {**path_params, "space_id": principal.default_space}
 
 
 def _bearer_token(scope: AsgiScope) -> str:
-    """Return what somebody came with; nothing if it is none of ours."""
-    sent = next((value.decode("latin-1") for name, value in scope["headers"] if name == _AUTHORIZATION), "")
-    kind, _, token = sent.partition(" ")
-    return token.strip() if kind.lower() == "bearer" else ""
-
-
-_request_control: Final[ContextVar[UseCases]] = ContextVar("holdfast_asked")
-
-
-def set_request_control(control: UseCases) -> None:
-    """Let the rest of this request be answered by these use cases."""
-    _request_control.set(control)
+    """Return the token of the `Authorization` header, or an empty string."""
+    header = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), "")
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def request_use_case(name: str) -> Callable[[], Any]:
-    """Return what gives a route the use cases of a name, those of who asks."""
-    return lambda: getattr(_request_control.get(), name)
+    """Return a provider of the use case `name` of the current request's principal."""
+    return lambda: getattr(_use_cases.get(), name)

@@ -25,75 +25,71 @@ from holdfast.ports.runtime import Clock
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
 
-if TYPE_CHECKING:
-    from joserfc.jwk import KeySet
-
-
 _SPACE_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 MAX_SUBJECT_CHARS: Final = 200
 
 
 class AdmissionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What those may do whose token says something."""
+    """The access of principals whose token has a claim."""
 
     scope: Scope
     claim: Annotated[str, Meta(min_length=1)] | None = None
-    """What must be in a token, such as `groups`; `a.b` is `b` in `a`. Nothing if it is for everybody."""
+    """The required claim, such as `groups`; `a.b` is `b` in `a`. Without it, the rule matches every token."""
     value: str | None = None
-    """What it must be, or what must be in it."""
+    """The required value of the claim, or an item of it if it is a list."""
     spaces: list[SpaceId] = []
     spaces_from: Annotated[str, Meta(min_length=1)] | None = None
-    """A claim that names spaces."""
+    """A claim with further space ids."""
     every_space: bool = False
 
     def matches(self, claims: Mapping[str, Any]) -> bool:
-        """Say whether it is for somebody with these claims."""
+        """Return whether the rule matches the claims of a token."""
         return self.claim is None or self.value in _claim_values(claims, self.claim)
 
     def spaces_of(self, claims: Mapping[str, Any]) -> tuple[SpaceId, ...]:
-        """Return the spaces that somebody with these claims gets."""
-        named = () if self.spaces_from is None else _claim_values(claims, self.spaces_from)
-        return tuple(dict.fromkeys([*self.spaces, *(SpaceId(name) for name in named if _SPACE_ID.fullmatch(name))]))
+        """Return the spaces that the rule grants for the claims of a token."""
+        names = () if self.spaces_from is None else _claim_values(claims, self.spaces_from)
+        return tuple(dict.fromkeys([*self.spaces, *(SpaceId(name) for name in names if _SPACE_ID.fullmatch(name))]))
 
 
 class OidcSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An issuer, and what its people may do: of several admissions the first that fits counts."""
+    """An issuer, and the access of its users: the first matching rule of `admit` applies."""
 
     issuer: Annotated[str, Meta(min_length=1)]
     audience: Annotated[str, Meta(min_length=1)]
-    """What tokens must be for."""
+    """The required audience of tokens."""
     admit: Annotated[list[AdmissionRule], Meta(min_length=1)]
 
 
 def principal_from_claims(settings: OidcSettings, claims: Mapping[str, Any]) -> Principal | None:
-    """Return who comes with these claims; nobody if no admission is for them."""
+    """Return the principal of the claims, or `None` if no rule matches."""
     subject = claims.get("sub")
     if not isinstance(subject, str) or not subject.isprintable() or not 0 < len(subject) <= MAX_SUBJECT_CHARS:
         return None
-    for admission in settings.admit:
-        if admission.matches(claims):
-            spaces = None if admission.every_space else admission.spaces_of(claims)
+    for rule in settings.admit:
+        if rule.matches(claims):
+            spaces = None if rule.every_space else rule.spaces_of(claims)
             if spaces == ():
                 return None
-            return Principal(name=f"oidc:{subject}", scope=admission.scope, space_ids=spaces)
+            return Principal(name=f"oidc:{subject}", scope=rule.scope, space_ids=spaces)
     return None
 
 
 def _claim_values(claims: Mapping[str, Any], path: str) -> list[str]:
-    """Return the words of a claim, whether it is one or a list of them."""
-    found: Json = claims.get(path)  # claims of some issuers are addresses, with dots
-    if found is None:
-        found = dict(claims)
-        for step in path.split("."):
-            found = found.get(step) if isinstance(found, dict) else None
-    words = found if isinstance(found, list) else [found]
-    return [word for word in words if isinstance(word, str)]
+    """Return the strings of a claim, which may be one string or a list."""
+    claim: Json = claims.get(path)  # first as a whole: some issuers use URLs, which have dots, as claim names
+    if claim is None:
+        claim = dict(claims)
+        for key in path.split("."):
+            claim = claim.get(key) if isinstance(claim, dict) else None
+    values = claim if isinstance(claim, list) else [claim]
+    return [value for value in values if isinstance(value, str)]
 
 
 ISSUER_KEYS_TTL_SECONDS: Final = 600.0
-"""Seconds after which the keys are asked for again."""
+"""Seconds after which the signing keys are fetched again."""
 MIN_REFRESH_INTERVAL_SECONDS: Final = 5.0
-"""Seconds that must be between two times: anybody can send tokens with a key that does not exist."""
+"""Seconds between two fetches: anyone can send tokens with an unknown key."""
 ISSUER_TIMEOUT_SECONDS: Final = 10.0
 MAX_ISSUER_RESPONSE_BYTES: Final = 1024 * 1024
 _DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
@@ -107,7 +103,7 @@ class _Configuration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Issuer:
-    """The keys of one issuer, as they are now."""
+    """The current signing keys of an issuer."""
 
     def __init__(self, url: str, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.url = check_issuer(url)
@@ -117,7 +113,7 @@ class Issuer:
         self._refreshed_at = -ISSUER_KEYS_TTL_SECONDS
 
     async def keys(self, *, other_than: "KeySet | None" = None) -> "KeySet":
-        """Return the keys; if some did not do, `other_than` those, unless they were asked for just now."""
+        """Return the keys; `other_than` forces a fetch if those are cached, unless they were fetched just now."""
         async with self._lock:
             age = self._monotonic() - self._refreshed_at
             if (
@@ -135,40 +131,42 @@ class Issuer:
         except Unavailable as exc:
             if self._keys is None:
                 raise
-            _log.warning("%s: the keys from before are used", exc.message)
+            _log.warning("%s: using the previous keys", exc.message)
         self._refreshed_at = self._monotonic()
 
     async def _fetch(self) -> "KeySet":
         async with httpx2.AsyncClient(timeout=ISSUER_TIMEOUT_SECONDS, follow_redirects=False) as web:
-            found = _decode_configuration(
-                await self._get(web, self.url.rstrip("/") + _DISCOVERY_PATH), _Configuration, self.url
-            )
-            if found.issuer != self.url:
-                raise Unavailable(f"the issuer at `{self.url}` calls itself `{found.issuer}`: set that as `issuer`")
-            if not _is_secure_url(found.jwks_uri):
-                raise Unavailable(f"the keys of the issuer `{self.url}` are at an address that is not `https://`")
-            keys = await self._get(web, found.jwks_uri)
+            try:
+                body = await self._get(web, self.url.rstrip("/") + _DISCOVERY_PATH)
+                configuration = msgspec.json.decode(body, type=_Configuration)
+            except msgspec.DecodeError as exc:
+                raise Unavailable(f"the issuer `{self.url}` sent an invalid configuration: {exc}") from exc
+            if configuration.issuer != self.url:
+                raise Unavailable(f"the issuer at `{self.url}` is named `{configuration.issuer}`: set that as `issuer`")
+            if not _is_secure_url(configuration.jwks_uri):
+                raise Unavailable(f"the URL of the keys of issuer `{self.url}` does not begin with `https://`")
+            keys = await self._get(web, configuration.jwks_uri)
         return await asyncio.to_thread(_decode_key_set, keys, self.url)
 
-    async def _get(self, web: httpx2.AsyncClient, address: str) -> bytes:
+    async def _get(self, web: httpx2.AsyncClient, url: str) -> bytes:
         try:
-            answer = await web.get(address)
+            response = await web.get(url)
         except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
-            raise Unavailable(f"the issuer `{self.url}` does not answer: {exc or type(exc).__name__}") from exc
-        if answer.status_code != httpx2.codes.OK or len(answer.content) > MAX_ISSUER_RESPONSE_BYTES:
-            raise Unavailable(f"the issuer `{self.url}` answers {answer.status_code} at {urlsplit(address).path}")
-        return answer.content
+            raise Unavailable(f"the issuer `{self.url}` does not respond: {exc or type(exc).__name__}") from exc
+        if response.status_code != httpx2.codes.OK or len(response.content) > MAX_ISSUER_RESPONSE_BYTES:
+            raise Unavailable(f"the issuer `{self.url}` responds with {response.status_code} at {urlsplit(url).path}")
+        return response.content
 
 
 def check_issuer(url: str) -> str:
-    """Return the address of an issuer, if nobody between can change what it says."""
+    """Return the URL of an issuer, or raise `Invalid` unless it is secure."""
     if not _is_secure_url(url):
-        raise Invalid(f"`{url}` is no issuer: its address must begin with `https://`", field="issuer")
+        raise Invalid(f"`{url}` is not a valid issuer: its URL must begin with `https://`", field="issuer")
     return url
 
 
 def _is_secure_url(url: str) -> bool:
-    """Say whether an address is of this machine, or reached so that nobody can listen."""
+    """Return whether a URL uses HTTPS or names this machine."""
     try:
         scheme, host = urlsplit(url).scheme, urlsplit(url).hostname or ""
         return bool(host) and (
@@ -178,22 +176,15 @@ def _is_secure_url(url: str) -> bool:
         return False
 
 
-def _decode_configuration(body: bytes, kind: type[_Configuration], url: str) -> _Configuration:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as exc:
-        raise Unavailable(f"the issuer `{url}` answers with what is no configuration: {exc}") from exc
-
-
 def _decode_key_set(body: bytes, url: str) -> "KeySet":
-    """Read keys; what reads them takes half a second to be imported, so this is for another thread."""
+    """Decode keys; it runs in a thread because the imports take half a second."""
     from joserfc.errors import JoseError
     from joserfc.jwk import KeySet
 
     try:
         return KeySet.import_key_set(msgspec.json.decode(body))
     except (msgspec.DecodeError, JoseError, ValueError, TypeError, KeyError, AttributeError) as exc:
-        raise Unavailable(f"the issuer `{url}` answers with what are no keys: {exc}") from exc
+        raise Unavailable(f"the issuer `{url}` sent invalid keys: {exc}") from exc
 
 
 ALGORITHMS: Final = (
@@ -209,11 +200,11 @@ ALGORITHMS: Final = (
     "EdDSA",
     "Ed25519",
 )
-"""Only those with which an issuer signs and others can check it: a shared secret, or none, is not accepted."""
+"""Asymmetric algorithms only: neither a shared secret nor an unsigned token is accepted."""
 CLOCK_LEEWAY_SECONDS: Final = 30
-"""Seconds by which clocks may disagree."""
+"""Seconds by which the clocks of the issuer and this server may differ."""
 TOKEN_CACHE_SECONDS: Final = 60
-"""Seconds for which a token is believed that was checked, unless it expires before."""
+"""Seconds for which a validated token is cached, unless it expires before."""
 MAX_TOKEN_CHARS: Final = 16 * 1024
 MAX_CACHED_TOKENS: Final = 4096
 
@@ -224,7 +215,7 @@ class _CachedPrincipal(NamedTuple):
 
 
 class OidcAuthenticator:
-    """The people of an issuer."""
+    """Authenticates the users of an issuer."""
 
     def __init__(self, settings: OidcSettings, issuer: Issuer, clock: Clock) -> None:
         self._settings = settings
@@ -233,40 +224,38 @@ class OidcAuthenticator:
         self._cache: dict[bytes, _CachedPrincipal] = {}
 
     async def authenticate(self, token: str) -> Principal:
-        """Return who comes with a token; one that nobody is admitted with raises `Forbidden`."""
+        """Return the principal of a token; a valid token that no rule admits raises `Forbidden`."""
         digest, now = sha256(token.encode("utf-8", "surrogatepass")).digest(), self._clock.now() / 1000
-        known = self._cache.get(digest)
-        if known is None or now >= known.expires_at:
-            known = await self._check(token, now)
+        cached = self._cache.get(digest)
+        if cached is None or now >= cached.expires_at:
+            claims = await self._claims(token)
+            principal = principal_from_claims(self._settings, claims)
+            if principal is None:
+                raise Forbidden("your token is valid, but no rule admits you: ask the operator for access")
+            expires_at = min(now + TOKEN_CACHE_SECONDS, claims["exp"] + CLOCK_LEEWAY_SECONDS)
+            cached = _CachedPrincipal(principal, expires_at)
             if len(self._cache) >= MAX_CACHED_TOKENS:
                 self._cache.clear()
-            self._cache[digest] = known
-        return known.principal
-
-    async def _check(self, token: str, now: float) -> _CachedPrincipal:
-        claims = await self._claims(token)
-        asker = principal_from_claims(self._settings, claims)
-        if asker is None:
-            raise Forbidden("your token holds, but nothing here is for you: ask to be admitted")
-        return _CachedPrincipal(asker, min(now + TOKEN_CACHE_SECONDS, claims["exp"] + CLOCK_LEEWAY_SECONDS))
+            self._cache[digest] = cached
+        return cached.principal
 
     async def _claims(self, token: str) -> dict[str, Any]:
-        """Return what a token says, if the issuer says it; keys that were exchanged are asked for once."""
+        """Return the claims of a token; for an unknown signing key, fetch the keys of the issuer once."""
         if len(token) > MAX_TOKEN_CHARS or token.count(".") != 2:
-            raise _token_refused("it is no token")
+            raise _token_refused("it is malformed")
         keys = await self._issuer.keys()
         try:
-            return self._read(token, keys)
-        except _UnknownSigningKey as exc:
-            newer = await self._issuer.keys(other_than=keys)
-            if newer is keys:
-                raise _token_refused("it was signed with a key that its issuer does not have") from exc
-        try:
-            return self._read(token, newer)
+            try:
+                return self._decode(token, keys)
+            except _UnknownSigningKey:
+                newer = await self._issuer.keys(other_than=keys)
+                if newer is keys:
+                    raise
+                return self._decode(token, newer)
         except _UnknownSigningKey as exc:
             raise _token_refused("it was signed with a key that its issuer does not have") from exc
 
-    def _read(self, token: str, keys: "KeySet") -> dict[str, Any]:
+    def _decode(self, token: str, keys: "KeySet") -> dict[str, Any]:
         from joserfc import jwt
         from joserfc.errors import ExpiredTokenError, InvalidKeyIdError, JoseError
 
@@ -286,13 +275,13 @@ class OidcAuthenticator:
         except ExpiredTokenError as exc:
             raise _token_refused("it has expired") from exc
         except (JoseError, ValueError) as exc:
-            raise _token_refused("it does not hold") from exc
+            raise _token_refused("its signature or a claim is wrong") from exc
         return claims
 
 
 class _UnknownSigningKey(Exception):
-    """The token was signed with a key that is not among those that are known."""
+    """The token was signed with a key that is not in the key set."""
 
 
 def _token_refused(why: str) -> Unauthenticated:
-    return Unauthenticated(f"this token opens nothing: {why}")
+    return Unauthenticated(f"this token is not valid: {why}")

@@ -15,34 +15,31 @@ if TYPE_CHECKING:
 
 
 class RequestRateLimiter:
-    """Counts requests over a window that moves along, in a few numbers for each who asks."""
+    """Counts the requests of each principal in a sliding window."""
 
     def __init__(self, default: str | None = None) -> None:
-        """Allow so many requests to those whose key does not say how many."""
+        """Apply `default` to principals without a rate limit of their own."""
         self._default = None if default is None else check_rate_limit(default)
         self._limiter: RateLimiter | None = None
         self._items: dict[str, RateLimitItem] = {}
 
     async def hit(self, principal: Principal) -> None:
-        """Count a request; raise `RateLimited` if it is one too many. Who needs no key is not counted."""
+        """Count a request; raise `RateLimited` above the limit. The local principal is not counted."""
         rate = principal.rate_limit or self._default
         if rate is None or principal.name is None:
             return
         if self._limiter is None:
-            self._limiter = await asyncio.to_thread(_new_limiter)  # what it imports takes a while
-        item = self._item(rate)
-        if not self._limiter.hit(item, principal.name):
-            frees = self._limiter.get_window_stats(item, principal.name).reset_time
-            seconds = max(1, math.ceil(frees - datetime.now(UTC).timestamp()))
-            asked = rate.replace("/", " requests in a ")
-            raise RateLimited(f"this key may make {asked}: wait {seconds} s", retry_after=seconds)
-
-    def _item(self, rate: str) -> "RateLimitItem":
+            self._limiter = await asyncio.to_thread(_new_limiter)  # its imports are slow
         if rate not in self._items:
             from limits import parse
 
             self._items[rate] = parse(rate)
-        return self._items[rate]
+        item = self._items[rate]
+        if not self._limiter.hit(item, principal.name):
+            reset_time = self._limiter.get_window_stats(item, principal.name).reset_time
+            seconds = max(1, math.ceil(reset_time - datetime.now(UTC).timestamp()))
+            allowed = rate.replace("/", " requests per ")
+            raise RateLimited(f"this key may send {allowed}: wait {seconds} s", retry_after=seconds)
 
 
 def _new_limiter() -> "RateLimiter":

@@ -11,7 +11,7 @@ from holdfast.control.principal import Principal
 from holdfast.domain.space import Scope
 
 PUBLIC_ROUTES: Final = frozenset({"read_health", "read_ready", "read_openapi", "read_methods"})
-"""For everybody, also without a key: they show nothing of any space."""
+"""Routes that need no key, because they show nothing of any space."""
 
 _READ_ROUTES: Final = """
     read_version list_spaces read_space list_agents read_agent
@@ -36,11 +36,11 @@ _ADMIN_ROUTES: Final = "update_space delete_space list_keys create_key revoke_ke
 
 
 class RouteRule(NamedTuple):
-    """What somebody must have."""
+    """What a route requires of a principal."""
 
     scope: Scope
     everywhere: bool = False
-    """Whether it concerns all spaces at once."""
+    """Whether the route needs access to every space."""
 
 
 ROUTE_RULES: Final[Mapping[str, RouteRule]] = {
@@ -54,11 +54,11 @@ _UNLISTED_RULE: Final = RouteRule(Scope.ADMIN, everywhere=True)
 
 
 def check_route_allowed(principal: Principal, name: str) -> None:
-    """Raise `Forbidden` unless somebody may use a route."""
+    """Raise `Forbidden` unless a principal may use a route."""
     rule = ROUTE_RULES.get(name, _UNLISTED_RULE)
     if not principal.scope.includes(rule.scope):
         raise Forbidden(
-            f"this needs a key with the scope `{rule.scope}`: yours has `{principal.scope}`", scope=rule.scope
+            f"the route needs a key with the scope `{rule.scope}`: yours has `{principal.scope}`", scope=rule.scope
         )
     if rule.everywhere and not principal.has_all_spaces:
-        raise Forbidden("this concerns all spaces: it needs a key for every space")
+        raise Forbidden("the route concerns all spaces: use a key for every space")

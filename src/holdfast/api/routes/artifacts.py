@@ -9,30 +9,31 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from holdfast.api.bodies import ArtifactBody
 from holdfast.api.errors import UnsupportedMediaType
-from holdfast.api.parameters import Cursor, Limit, space_paths
-from holdfast.control.artifacts import ArtifactControl, ArtifactDetail, FileControl
+from holdfast.api.parameters import Cursor, Limit, PortDependency, space_paths
+from holdfast.control.artifacts import ArtifactControl, ArtifactDetail
 from holdfast.domain.artifact import MAX_ARTIFACT_CHARS, MAX_FILE_BYTES, Artifact, File, NewFile
 from holdfast.domain.ids import ArtifactId, FileId, RunId, SpaceId, ThreadId
 from holdfast.domain.limits import MAX_SAFE_INTEGER
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import DEFAULT_SPACE
+from holdfast.ports.artifacts import Artifacts, Files
 
 _TAGS = ["artifacts"]
 
 VersionNumber = Annotated[
-    int | None, QueryParameter(ge=1, le=MAX_SAFE_INTEGER, description="Which version; the newest, unless given.")
+    int | None, QueryParameter(ge=1, le=MAX_SAFE_INTEGER, description="The version to read; by default the newest.")
 ]
 
 
 @get(space_paths("/artifacts"), summary="List the artifacts of a space", tags=_TAGS)
 async def list_artifacts(
-    artifacts: NamedDependency[ArtifactControl],
+    artifact_store: PortDependency[Artifacts],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Artifact]:
-    """Return artifacts in all their versions, without content, the newest first."""
-    return await artifacts.page(space_id, limit=limit, cursor=cursor)
+    """Return all versions of all artifacts, without content, newest first."""
+    return await artifact_store.page(space_id, limit=limit, cursor=cursor)
 
 
 @get(space_paths("/artifacts/{artifact_id:str}"), summary="Read an artifact", tags=_TAGS)
@@ -42,25 +43,25 @@ async def read_artifact(
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     version: VersionNumber = None,
 ) -> ArtifactDetail:
-    """Return one version with its content, and all versions without theirs."""
+    """Return one version with its content, and all versions without content."""
     return await artifacts.get(space_id, artifact_id, version=version)
 
 
 @get(space_paths("/runs/{run_id:str}/artifacts"), summary="List the artifacts of a run", tags=_TAGS)
 async def list_run_artifacts(
-    artifacts: NamedDependency[ArtifactControl],
+    artifact_store: PortDependency[Artifacts],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Artifact]:
-    """Return what a run made, without content, the newest first."""
-    return await artifacts.page(space_id, run=run_id, limit=limit, cursor=cursor)
+    """Return the artifacts of a run, without content, newest first."""
+    return await artifact_store.page(space_id, run=run_id, limit=limit, cursor=cursor)
 
 
 @post(
     space_paths("/runs/{run_id:str}/artifacts"),
-    summary="Keep an artifact of a run",
+    summary="Create an artifact of a run",
     tags=_TAGS,
     request_max_body_size=2 * MAX_ARTIFACT_CHARS,
 )
@@ -70,7 +71,7 @@ async def create_artifact(
     data: JSONBody[ArtifactBody],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
 ) -> Artifact:
-    """Keep a result of a run; under the id of an earlier one it becomes its next version."""
+    """Create an artifact of a run; with the `id` of an existing artifact it becomes the next version."""
     return await artifacts.create(space_id, run_id, data.new_artifact())
 
 
@@ -82,9 +83,9 @@ async def list_thread_artifacts(
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Artifact]:
-    """Return what the runs of a thread made, without content, by run, the newest run first.
+    """Return the artifacts of a thread, without content, by run, newest run first.
 
-    A page may have fewer items than asked for and still be followed by another.
+    A page may have fewer items than `limit` even if another page follows.
     """
     return await artifacts.of_thread(space_id, thread_id, limit=limit, cursor=cursor)
 
@@ -95,7 +96,7 @@ _FILE_TAGS = ["files"]
 _ONE_FILE = space_paths("/files/{file_id:str}")
 _OCTET_STREAM = "application/octet-stream"
 
-FileName = Annotated[str, QueryParameter(min_length=1, max_length=500, description="What the file is called.")]
+FileName = Annotated[str, QueryParameter(min_length=1, max_length=500, description="The name of the file.")]
 
 
 @post(
@@ -106,35 +107,36 @@ FileName = Annotated[str, QueryParameter(min_length=1, max_length=500, descripti
     opt={"body": {"*/*": bytes}},
 )
 async def upload_file(
-    files: NamedDependency[FileControl],
+    artifacts: NamedDependency[ArtifactControl],
     request: Request[Any, Any, Any],
     name: FileName,
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
 ) -> File:
-    """Keep the body as a file; its `Content-Type` is the file's. A form is refused: send the bytes themselves."""
-    kind = request.headers.get("content-type") or _OCTET_STREAM
-    if kind.startswith("multipart/"):
-        raise UnsupportedMediaType("send the bytes of the file as the body, not a form", content_type=kind)
-    return await files.create(space_id, NewFile(name=name, content=await request.body(), media_type=kind))
+    """Store the body as a file with the `Content-Type` of the request. Forms are refused: send the raw bytes."""
+    media_type = request.headers.get("content-type") or _OCTET_STREAM
+    if media_type.startswith("multipart/"):
+        raise UnsupportedMediaType("send the bytes of the file as the body, not a form", content_type=media_type)
+    new = NewFile(name=name, content=await request.body(), media_type=media_type)
+    return await artifacts.create_file(space_id, new)
 
 
 @get(space_paths("/files"), summary="List files", tags=_FILE_TAGS)
 async def list_files(
-    files: NamedDependency[FileControl],
+    file_store: PortDependency[Files],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[File]:
-    """Return the files of a space, the newest first."""
-    return await files.page(space_id, limit=limit, cursor=cursor)
+    """Return the files of a space, newest first."""
+    return await file_store.page(space_id, limit=limit, cursor=cursor)
 
 
-@get(_ONE_FILE, summary="Read what is known of a file", tags=_FILE_TAGS)
+@get(_ONE_FILE, summary="Read the metadata of a file", tags=_FILE_TAGS)
 async def read_file(
-    files: NamedDependency[FileControl], file_id: FromPath[FileId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+    file_store: PortDependency[Files], file_id: FromPath[FileId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
 ) -> File:
-    """Return the name, the size, the type and the digest of a file."""
-    return await files.get(space_id, file_id)
+    """Return the name, size, media type and digest of a file."""
+    return await file_store.get(space_id, file_id)
 
 
 @get(
@@ -144,12 +146,14 @@ async def read_file(
     opt={"content": {"*/*": bytes}},
 )
 async def read_file_content(
-    files: NamedDependency[FileControl], file_id: FromPath[FileId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+    file_store: PortDependency[Files], file_id: FromPath[FileId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
 ) -> Response[bytes]:
-    """Return the bytes of a file, to be saved: a browser shows none of them as a page of this server."""
-    file, content = await files.content(space_id, file_id)
+    """Return the bytes of a file as an attachment, which a browser does not render as a page of this server."""
+    file = await file_store.get(space_id, file_id)
+    content = await file_store.content(space_id, file_id)
+    printable = file.media_type.isascii() and file.media_type.isprintable()
     headers = {
-        "Content-Type": _header_value(file.media_type),
+        "Content-Type": file.media_type if printable else _OCTET_STREAM,
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name, safe='')}",
         "Content-Security-Policy": "sandbox; default-src 'none'",
         "ETag": f'"{file.digest}"',
@@ -159,14 +163,10 @@ async def read_file_content(
 
 @delete(_ONE_FILE, summary="Delete a file", tags=_FILE_TAGS)
 async def delete_file(
-    files: NamedDependency[FileControl], file_id: FromPath[FileId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+    file_store: PortDependency[Files], file_id: FromPath[FileId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
 ) -> None:
-    """Remove a file. One that an artifact is made of is refused."""
-    await files.delete(space_id, file_id)
-
-
-def _header_value(media_type: str) -> str:
-    return media_type if media_type.isascii() and media_type.isprintable() else _OCTET_STREAM
+    """Delete a file. A file that an artifact uses is refused."""
+    await file_store.delete(space_id, file_id)
 
 
 FILE_ROUTES = [upload_file, list_files, read_file, read_file_content, delete_file]

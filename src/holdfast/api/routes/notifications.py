@@ -23,7 +23,7 @@ async def list_notifications(
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Notification]:
-    """Return the news of a space, the newest first."""
+    """Return the notifications of a space, newest first."""
     return await notifications.page(space_id, limit=limit, cursor=cursor)
 
 
@@ -31,7 +31,7 @@ async def list_notifications(
 async def count_unread(
     notifications: NamedDependency[NotificationControl], space_id: FromPath[SpaceId] = DEFAULT_SPACE
 ) -> UnreadCount:
-    """Return how many notifications nobody has read yet."""
+    """Return the number of unread notifications."""
     return await notifications.unread(space_id)
 
 
@@ -41,7 +41,7 @@ async def mark_read(
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     data: JSONBody[ReadBody] = _MARK_ALL,
 ) -> UnreadCount:
-    """Mark one notification as read, all up to one, or all; return how many are left."""
+    """Mark one notification, all up to one, or all as read; return how many remain unread."""
     return await notifications.mark_read(space_id, through=data.through, number=data.number)
 
 

@@ -22,7 +22,7 @@ async def list_plan_items(
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     run_id: IdQuery = None,
 ) -> ThreadTasks:
-    """Return the items of the plan at the newest run, or at `run_id`, in order."""
+    """Return the plan items in order, as of the newest run or `run_id`."""
     return await plans.tasks(space_id, thread_id, run=parse_run_id(run_id))
 
 
@@ -33,7 +33,7 @@ async def create_plan_item(
     data: JSONBody[NewPlanItem],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
 ) -> PlanItem:
-    """Add an item to the plan of the newest run; a live run takes it in before its next model call."""
+    """Add an item to the plan of the newest run; a live run reads it before its next model call."""
     return await plans.add(space_id, thread_id, data)
 
 
@@ -45,9 +45,9 @@ async def update_plan_item(
     data: JSONBody[PlanItemPatch],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
 ) -> PlanItem:
-    """Change an open item of the plan of the newest run, or move it: `completed` needs a conclusion.
+    """Change or move an open item of the plan of the newest run; `completed` needs a conclusion.
 
-    Of two edits and those of the agent itself, one that no longer fits when a live run takes it in is left out.
+    An edit that is no longer valid when a live run reads it, because the plan has changed since, is dropped.
     """
     return await plans.change(space_id, thread_id, task_id, data)
 
@@ -59,7 +59,7 @@ async def read_plan(
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     run_id: IdQuery = None,
 ) -> PlanView:
-    """Return the same plan with fewer statuses: planned and blocked items are `pending`, cancelled ones left out."""
+    """Return the plan with fewer statuses: planned and blocked items are `pending`, cancelled ones are omitted."""
     return await plans.plan(space_id, thread_id, run=parse_run_id(run_id))
 
 
@@ -70,9 +70,9 @@ async def list_space_tasks(
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[ThreadTasks]:
-    """Return the plans of threads, the one with the latest run first.
+    """Return the plans of threads, latest run first.
 
-    Threads without a plan are left out, so a page may have fewer items than asked for and still be followed by another.
+    Threads without a plan are omitted, so a page may have fewer items than `limit` even if another page follows.
     """
     return await plans.of_space(space_id, limit=limit, cursor=cursor)
 

@@ -11,11 +11,21 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody
 
 from holdfast.api.bodies import CancelBody, InterruptResponseBody, RetryBody, SteeringBody
-from holdfast.api.parameters import Cursor, IdQuery, Limit, WaitSeconds, parse_run_id, prefers_stream, space_paths
+from holdfast.api.parameters import (
+    Cursor,
+    IdQuery,
+    Limit,
+    PortDependency,
+    WaitSeconds,
+    parse_run_id,
+    prefers_stream,
+    space_paths,
+)
 from holdfast.api.streams.sse import StreamResponse, run_stream
 from holdfast.control.run_details import RunDetailsControl
 from holdfast.control.run_starts import RunStartControl
 from holdfast.control.runs import RunControl
+from holdfast.control.threads import run_of_thread
 from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import MAX_IDEMPOTENCY_KEY_CHARS
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
@@ -24,15 +34,15 @@ from holdfast.domain.new_run import CreatedRun, NewRun
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Mode, Run, RunStatus
 from holdfast.domain.space import DEFAULT_SPACE
-from holdfast.ports.runs import RunFilter
+from holdfast.ports.runs import RunFilter, Runs
 
 _TAGS = ["runs"]
 _DEFAULT_CANCEL = CancelBody()
 _DEFAULT_RETRY = RetryBody()
 THREAD_RUNS_PATHS = space_paths("/threads/{thread_id:str}/runs")
 
-REPLAYED_HEADER = {"Idempotency-Replayed": "`true` if the run was made by an earlier request under the same key."}
-RUN_STREAM_HEADERS = {"X-Run-Id": "The id of the run.", "Content-Location": "The address of the run."}
+REPLAYED_HEADER = {"Idempotency-Replayed": "`true` if an earlier request with the same key created the run."}
+RUN_STREAM_HEADERS = {"X-Run-Id": "The id of the run.", "Content-Location": "The URL of the run."}
 
 IdempotencyKey = Annotated[
     str | None,
@@ -40,18 +50,16 @@ IdempotencyKey = Annotated[
         name="Idempotency-Key",
         min_length=1,
         max_length=MAX_IDEMPOTENCY_KEY_CHARS,
-        description="Two requests with the same key and body make one run; with another body the second is refused.",
+        description="Requests with the same key and body create one run; a different body is refused.",
     ),
 ]
-
-
 AcceptHeader = Annotated[
     str, HeaderParameter(name="Accept", description="`text/event-stream` asks for the run's stream.")
 ]
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """What was put into a run's inbox, by its number there."""
+    """The inbox item of an accepted message."""
 
     run_id: RunId
     number: int
@@ -66,20 +74,20 @@ async def list_thread_runs(
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Run]:
-    """Return the runs of a thread, the newest first."""
+    """Return the runs of a thread, newest first."""
     where = RunFilter(thread_id=thread_id, status=status)
     return await details.page(space_id, where=where, limit=limit, cursor=cursor)
 
 
 @get(space_paths("/threads/{thread_id:str}/runs/{run_id:str}"), summary="Read a run of a thread", tags=_TAGS)
 async def read_thread_run(
-    details: NamedDependency[RunDetailsControl],
+    run_store: PortDependency[Runs],
     thread_id: FromPath[ThreadId],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
 ) -> Run:
-    """Return a run, which must be of that thread."""
-    return await details.of_thread(space_id, thread_id, run_id)
+    """Return a run, which must belong to the thread."""
+    return await run_of_thread(run_store, space_id, thread_id, run_id)
 
 
 @get(space_paths("/runs"), summary="List the runs of a space", tags=_TAGS)
@@ -94,7 +102,7 @@ async def list_runs(
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Run]:
-    """Return runs, the newest first; `root_run_id` gives one run with all that were spawned below it."""
+    """Return runs, newest first; `root_run_id` selects a run with all its descendants."""
     root = parse_run_id(root_run_id)
     where = RunFilter(status=status, agent_type=agent_type, mode=mode, tag=tag, root_run_id=root)
     return await details.page(space_id, where=where, limit=limit, cursor=cursor)
@@ -102,10 +110,10 @@ async def list_runs(
 
 @get(space_paths("/runs/{run_id:str}"), summary="Read a run", tags=_TAGS)
 async def read_run(
-    details: NamedDependency[RunDetailsControl], run_id: FromPath[RunId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+    run_store: PortDependency[Runs], run_id: FromPath[RunId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
 ) -> Run:
-    """Return a run as it is now."""
-    return await details.get(space_id, run_id)
+    """Return a run."""
+    return await run_store.get(space_id, run_id)
 
 
 @post(space_paths("/runs/{run_id:str}/cancel"), summary="Cancel a run", tags=_TAGS, status_code=200)
@@ -115,22 +123,24 @@ async def cancel_run(
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     data: JSONBody[CancelBody] = _DEFAULT_CANCEL,
 ) -> Run:
-    """End a run and all below it. One that has ended is refused."""
+    """Cancel a run and its descendants. A run that has ended is refused."""
     return await runs.cancel(space_id, run_id, reason=data.reason)
 
 
-@post(space_paths("/runs/{run_id:str}/respond"), summary="Answer a run's question", tags=_TAGS, status_code=200)
+@post(
+    space_paths("/runs/{run_id:str}/respond"), summary="Respond to an interrupt of a run", tags=_TAGS, status_code=200
+)
 async def respond(
     runs: NamedDependency[RunControl],
     run_id: FromPath[RunId],
     data: JSONBody[InterruptResponseBody],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
 ) -> Interrupt:
-    """Answer what a run, or one below it, asks; of many answers one is accepted."""
+    """Respond to an interrupt of a run or of its descendants; only the first response is accepted."""
     return await runs.respond(space_id, run_id, data.response, interrupt=data.interrupt_id, digest=data.digest)
 
 
-@post(space_paths("/runs/{run_id:str}/retry"), summary="Try a run again", tags=_TAGS)
+@post(space_paths("/runs/{run_id:str}/retry"), summary="Retry a run", tags=_TAGS)
 async def retry_run(
     starts: NamedDependency[RunStartControl],
     run_id: FromPath[RunId],
@@ -138,18 +148,18 @@ async def retry_run(
     data: JSONBody[RetryBody] = _DEFAULT_RETRY,
     wait: WaitSeconds = 0,
 ) -> Response[Run]:
-    """Start a new run where one that failed or was cancelled stopped, or from its start."""
+    """Start a new run that continues a failed or cancelled one after its last step, or from its start."""
     return _created_response(await starts.retry(space_id, run_id, from_start=data.starts_at == "start", wait=wait))
 
 
-@post(space_paths("/runs/{run_id:str}/messages"), summary="Tell a run something", tags=_TAGS, status_code=202)
+@post(space_paths("/runs/{run_id:str}/messages"), summary="Send a message to a live run", tags=_TAGS, status_code=202)
 async def steer_run(
     runs: NamedDependency[RunControl],
     run_id: FromPath[RunId],
     data: JSONBody[SteeringBody],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
 ) -> Accepted:
-    """Tell a run something on its way: it hears it before its next model call."""
+    """Send a message to a live run, which reads it before its next model call."""
     number = await runs.steer(space_id, run_id, data.content, message=data.id)
     return Accepted(run_id=run_id, number=number)
 

@@ -1,4 +1,4 @@
-"""The settings of the workspace, in the style of the tasks contract."""
+"""Routes for the settings of the workspace, with the error format of the tasks contract."""
 
 import re
 from typing import Annotated, Any, Final
@@ -23,14 +23,14 @@ IfMatch = Annotated[
     HeaderParameter(
         name="If-Match",
         max_length=1000,
-        description="The `ETag` that the settings were read with: if they have changed since, they stay as they are.",
+        description="The `ETag` that the settings were read with: the change is refused if they have changed since.",
     ),
 ]
 
 
 @get("/settings", summary="Read the settings", tags=_TAGS, exception_handlers=_ERROR_HANDLERS)
 async def read_settings(settings: NamedDependency[SettingsControl]) -> Response[SettingsView]:
-    """Return the settings of the workspace, without secrets."""
+    """Return the settings of the workspace with secrets masked."""
     return _settings_response(*settings.read())
 
 
@@ -44,7 +44,7 @@ async def read_settings(settings: NamedDependency[SettingsControl]) -> Response[
 async def update_settings(
     settings: NamedDependency[SettingsControl], data: JSONBody[dict[str, Any]], if_match: IfMatch = None
 ) -> Response[SettingsView]:
-    """Change what the body names and leave the rest; null takes out what cannot be null."""
+    """Change the settings that the body names; null removes a setting that cannot be null."""
     return _settings_response(*await settings.change(data, tags=_parse_etags(if_match)))
 
 
@@ -53,13 +53,13 @@ def _settings_response(view: SettingsView, tag: str) -> Response[SettingsView]:
 
 
 def _parse_etags(header: str | None) -> list[str]:
-    """Return the tags that a header names, each in quotes, or `*` for any."""
+    """Return the tags of an `If-Match` header: quoted strings, or `*` for any."""
     if header is None:
         return []
-    found = [_ETAG.fullmatch(part.strip()) for part in header.split(",")]
-    if None in found:
+    matches = [_ETAG.fullmatch(part.strip()) for part in header.split(",")]
+    if None in matches:
         raise Invalid('`If-Match` must be an `ETag` of the settings, in quotes, such as `"3f9c"`', field="If-Match")
-    return [each[1] or each[2] or "" for each in found if each is not None]
+    return [match[1] or match[2] or "" for match in matches if match is not None]
 
 
 ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (read_settings, update_settings)

@@ -1,4 +1,4 @@
-"""Routes for live streams: runs over SSE and WebSocket, notifications, and the feed of a space."""
+"""Routes for live streams: runs over SSE and WebSocket, notifications, and status hints of a space."""
 
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ async def follow_run(
     header: LastEventHeader = None,
     last_event_id: LastEventId = None,
 ) -> EventStream:
-    """Send the log of a run after an event, then what is added to it, until the run has ended."""
+    """Stream the log of a run after an event, then new events, until the run has ended."""
     after = resume_position(header, last_event_id) or 0
     return EventStream(await streams.subscribe_run(space_id, run_id_of(run_id), after=after))
 
@@ -39,15 +39,15 @@ async def follow_notifications(
     header: LastEventHeader = None,
     last_event_id: LastEventId = None,
 ) -> EventStream:
-    """Send the notifications of a space after one of them, or from now on; `last_event_id=0` means all."""
-    follower = await streams.subscribe_notifications(space_id, after=resume_position(header, last_event_id))
-    # Who is cut off before the first notification comes back to where it began.
-    return EventStream(follower, prelude=b"%bid: %d\n\n" % (RETRY, follower.position))
+    """Stream the notifications of a space after one of them, or from now on; `last_event_id=0` means all."""
+    subscriber = await streams.subscribe_notifications(space_id, after=resume_position(header, last_event_id))
+    # The initial id lets a client that disconnects before the first notification resume at the same position.
+    return EventStream(subscriber, prelude=b"%bid: %d\n\n" % (RETRY, subscriber.position))
 
 
 @get("/api/spaces/{space_id:str}/feed", summary="Follow the runs of a space", tags=["streams"], opt=_SSE_OPTIONS)
 async def follow_space(streams: NamedDependency[LiveStreams], space_id: FromPath[SpaceId]) -> EventStream:
-    """Send hints from now on: where a run stands, each time that it moved. They are for lists, and are not kept."""
+    """Stream a hint with the status of a run each time it changes. Hints are for lists, and are not stored."""
     return EventStream(await streams.subscribe_space(space_id), render=sse_frames)
 
 
@@ -60,14 +60,14 @@ async def run_socket(
     header: LastEventHeader = None,
     last_event_id: LastEventId = None,
 ) -> None:
-    """Send the log of a run as messages `{type, seq, data}`, until the run has ended."""
+    """Stream the log of a run as messages `{type, seq, data}`, until the run has ended."""
     try:
         after = resume_position(header, last_event_id) or 0
-        follower = await streams.subscribe_run(space_id, run_id_of(run_id), after=after)
+        subscriber = await streams.subscribe_run(space_id, run_id_of(run_id), after=after)
     except HoldfastError as error:
         await deny_handshake(error, socket.scope, socket.send)
     else:
-        await RunSocket(follower, socket.scope, socket.receive, socket.send).serve()
+        await RunSocket(subscriber, socket.scope, socket.receive, socket.send).serve()
 
 
 ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (follow_run, follow_notifications, follow_space)

@@ -7,21 +7,21 @@ from holdfast.control.monitoring import HealthControl, HealthStatus, MetricsCont
 from holdfast.metrics.instruments import PROMETHEUS_MEDIA_TYPE
 
 
-@get("/health", summary="Say that the process answers", tags=["system"])
+@get("/health", summary="Check liveness", tags=["system"])
 async def read_health() -> HealthStatus:
-    """Answer as long as the process lives; nothing else is looked at."""
+    """Respond as long as the process lives; nothing else is checked."""
     return HealthStatus(status="ok")
 
 
-@get("/ready", summary="Say that the process can do its work", tags=["system"])
+@get("/ready", summary="Check readiness", tags=["system"])
 async def read_ready(health: NamedDependency[HealthControl]) -> HealthStatus:
-    """Answer once the store does; 503 while it does not, and when the server shuts down."""
+    """Respond with 200 if the store responds; with 503 otherwise, and during shutdown."""
     return await health.ready()
 
 
-@get("/version", summary="Say what runs here", tags=["system"])
+@get("/version", summary="Read the server version", tags=["system"])
 async def read_version(health: NamedDependency[HealthControl]) -> ServerVersion:
-    """Return the version of the server."""
+    """Return the name and version of the server."""
     return health.version
 
 
@@ -30,12 +30,12 @@ ROUTES = [read_health, read_ready, read_version]
 
 @get(
     "/metrics",
-    summary="Read what the process counts, as Prometheus does",
+    summary="Read Prometheus metrics",
     tags=["system"],
     opt={"content": {"text/plain": str}},
 )
 async def read_metrics(metrics: NamedDependency[MetricsControl]) -> Response[str]:
-    """Return the numbers; a store that does not answer is told of, and does not keep the others back."""
+    """Return all metrics; if the store does not respond, without its own, and `holdfast_store_up` is 0."""
     return Response(await metrics.read(), media_type=PROMETHEUS_MEDIA_TYPE)
 
 

@@ -9,14 +9,15 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody
 
 from holdfast.api.bodies import ThreadBody, ThreadChanges
-from holdfast.api.parameters import Cursor, IdQuery, Limit, parse_run_id, space_paths
+from holdfast.api.parameters import Cursor, IdQuery, Limit, PortDependency, parse_run_id, space_paths
 from holdfast.control.threads import ConversationControl, History, RunNode, ThreadControl, ThreadDetail, ThreadExport
-from holdfast.domain.content import AudioPart, Content, DocumentPart, ImagePart, Part, TextPart, VideoPart
+from holdfast.domain.content import AudioPart, DocumentPart, ImagePart, Part, TextPart, VideoPart
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.message import Message
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.thread import Thread, ThreadFilter, ThreadStatus
+from holdfast.ports.runs import Threads
 
 _TAGS = ["threads"]
 _ALL = space_paths("/threads")
@@ -25,7 +26,7 @@ _ONE = space_paths("/threads/{thread_id:str}")
 
 @get(_ALL, summary="List threads", tags=_TAGS)
 async def list_threads(
-    threads: NamedDependency[ThreadControl],
+    thread_store: PortDependency[Threads],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     status: FromQuery[ThreadStatus | None] = None,
     agent_type: FromQuery[str | None] = None,
@@ -33,19 +34,19 @@ async def list_threads(
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Thread]:
-    """Return threads, the one with the latest run first; deleted ones only if their status is asked for.
+    """Return threads, latest run first; deleted ones only with `status=deleted`.
 
-    `title` is a part of the title, whatever its case.
+    `title` matches any part of the title, ignoring case.
     """
     where = ThreadFilter(status=status, agent_type=agent_type, title=title)
-    return await threads.page(space_id, where=where, limit=limit, cursor=cursor)
+    return await thread_store.page(space_id, where=where, limit=limit, cursor=cursor)
 
 
-@post(_ALL, summary="Make a thread", tags=_TAGS)
+@post(_ALL, summary="Create a thread", tags=_TAGS)
 async def create_thread(
     threads: NamedDependency[ThreadControl], data: JSONBody[ThreadBody], space_id: FromPath[SpaceId] = DEFAULT_SPACE
 ) -> Thread:
-    """Make a thread. Its agent must exist."""
+    """Create a thread. Its agent must exist."""
     return await threads.create(space_id, data.new_thread(), agent=data.agent_type)
 
 
@@ -64,7 +65,7 @@ async def update_thread(
     data: JSONBody[ThreadChanges],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
 ) -> Thread:
-    """Change what is given, and nothing else."""
+    """Change the given fields."""
     return await threads.update(space_id, thread_id, data.patch())
 
 
@@ -72,7 +73,7 @@ async def update_thread(
 async def delete_thread(
     threads: NamedDependency[ThreadControl], thread_id: FromPath[ThreadId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
 ) -> None:
-    """Take a thread out of every list; it can still be read, and takes no run. One with a live run is refused."""
+    """Delete a thread: it leaves all lists and takes no new run, but can be read. One with a live run is refused."""
     await threads.delete(space_id, thread_id)
 
 
@@ -80,7 +81,7 @@ async def delete_thread(
 async def archive_thread(
     threads: NamedDependency[ThreadControl], thread_id: FromPath[ThreadId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
 ) -> Thread:
-    """Let a thread take no new run; those that are live go on."""
+    """Refuse new runs on a thread; live runs continue."""
     return await threads.archive(space_id, thread_id)
 
 
@@ -88,7 +89,7 @@ async def archive_thread(
 async def unarchive_thread(
     threads: NamedDependency[ThreadControl], thread_id: FromPath[ThreadId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
 ) -> Thread:
-    """Let an archived thread take runs again."""
+    """Accept new runs on an archived thread again."""
     return await threads.unarchive(space_id, thread_id)
 
 
@@ -112,9 +113,9 @@ async def list_messages(
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Message]:
-    """Return the last messages at the newest run, or at `run_id`, oldest first; the next page is what was said before.
+    """Return the last messages as of the newest run or `run_id`, oldest first; the next page holds earlier ones.
 
-    Input that waits for its run to begin has no sequence and is never parted by a page.
+    Input of a run that has not begun has no sequence, and is never split over two pages.
     """
     run = parse_run_id(run_id)
     return await conversations.messages(space_id, thread_id, run=run, limit=limit, cursor=cursor)
@@ -131,7 +132,7 @@ async def list_run_messages(
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Message]:
-    """Return the last messages of a run and of all that it continues, oldest first."""
+    """Return the last messages of a run and of all its bases, oldest first."""
     return await conversations.messages(space_id, thread_id, run=run_id, limit=limit, cursor=cursor)
 
 
@@ -143,7 +144,7 @@ async def read_history(
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> History:
-    """Return the newest conversation, the runs it comes from, and which run is live, failed or completed last."""
+    """Return the newest conversation, its runs, and the latest live, failed and completed run."""
     return await conversations.history(space_id, thread_id, limit=limit, cursor=cursor)
 
 
@@ -155,7 +156,7 @@ async def read_tree(
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[RunNode]:
-    """Return the runs of a thread, each with what it continues from, the newest first."""
+    """Return the runs of a thread with the base of each, newest first."""
     return await conversations.tree(space_id, thread_id, limit=limit, cursor=cursor)
 
 
@@ -172,30 +173,31 @@ async def export_thread(
     run_id: IdQuery = None,
     format: FromQuery[Literal["markdown", "json"]] = "markdown",
 ) -> Response[bytes]:
-    """Return all that was said up to the newest run, or up to `run_id`, to be kept or read elsewhere."""
-    run = parse_run_id(run_id)
-    whole = await conversations.export(space_id, thread_id, run=run)
+    """Return all messages up to the newest run or `run_id`, as Markdown or JSON."""
+    export = await conversations.export(space_id, thread_id, run=parse_run_id(run_id))
     if format == "json":
-        return Response(msgspec.json.encode(whole), media_type="application/json")
-    return Response(conversation_markdown(whole).encode(), media_type="text/markdown")
+        return Response(msgspec.json.encode(export), media_type="application/json")
+    return Response(conversation_markdown(export).encode(), media_type="text/markdown")
 
 
 CONVERSATION_ROUTES = [list_messages, list_run_messages, read_history, read_tree, export_thread]
 
 
-def conversation_markdown(whole: ThreadExport) -> str:
-    """Return a conversation with a heading for each message."""
-    thread = whole.thread
-    head = [f"# {_single_line(thread.title or thread.id)}", "", f"- thread `{thread.id}`, agent `{thread.agent_type}`"]
-    if whole.run is not None:
-        head.append(f"- up to run `{whole.run.id}`, {whole.run.status}")
-    return "\n".join([*head, "", *(line for message in whole.messages for line in _message_lines(message))])
+def conversation_markdown(export: ThreadExport) -> str:
+    """Return a conversation as Markdown, with a heading for each message."""
+    thread = export.thread
+    title = " ".join((thread.title or thread.id).split())
+    head = [f"# {title}", "", f"- thread `{thread.id}`, agent `{thread.agent_type}`"]
+    if export.run is not None:
+        head.append(f"- up to run `{export.run.id}`, {export.run.status}")
+    return "\n".join([*head, "", *(line for message in export.messages for line in _message_lines(message))])
 
 
 def _message_lines(message: Message) -> Iterator[str]:
     yield f"## {message.role} · {message.created_at}"
     yield ""
-    text = _content_text(message.content)
+    content = message.content
+    text = content if isinstance(content, str) else "\n\n".join(_part_text(part) for part in content)
     if message.tool_call_id is not None:
         yield from (*_code_block(text), "")
     elif text:
@@ -204,12 +206,6 @@ def _message_lines(message: Message) -> Iterator[str]:
         yield f"Calls `{call.name}`:"
         yield ""
         yield from (*_code_block(msgspec.json.format(msgspec.json.encode(call.arguments)).decode()), "")
-
-
-def _content_text(content: Content) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n\n".join(_part_text(part) for part in content)
 
 
 def _part_text(part: Part) -> str:
@@ -223,12 +219,8 @@ def _part_text(part: Part) -> str:
 
 
 def _code_block(text: str) -> list[str]:
-    """Return a code block whose fence is longer than any in the text."""
+    """Return a code block whose fence does not occur in the text."""
     fence = "```"
     while fence in text:
         fence += "`"
     return [fence, text, fence]
-
-
-def _single_line(text: str) -> str:
-    return " ".join(text.split())

@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from holdfast.api.bodies import SpaceBody
-from holdfast.api.parameters import Cursor, Limit
+from holdfast.api.parameters import Cursor, Limit, PortDependency
 from holdfast.control.agents import AgentControl, AgentPage, AgentView
 from holdfast.control.api_keys import KeyControl, KeyRequest, MadeKey
 from holdfast.control.spaces import SpaceControl
@@ -18,6 +18,7 @@ from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Instant
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import ApiKey, Scope, Space, SpacePatch
+from holdfast.ports.spaces import Spaces
 
 _SPACE_TAGS = ["spaces"]
 _ONE_SPACE = "/api/spaces/{space_id:str}"
@@ -27,33 +28,33 @@ _ONE_SPACE = "/api/spaces/{space_id:str}"
 async def list_spaces(
     spaces: NamedDependency[SpaceControl], limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = None
 ) -> Page[Space]:
-    """Return spaces, the oldest first."""
+    """Return the accessible spaces, oldest first."""
     return await spaces.page(limit=limit, cursor=cursor)
 
 
-@post("/api/spaces", summary="Make a space", tags=_SPACE_TAGS)
-async def create_space(spaces: NamedDependency[SpaceControl], data: JSONBody[SpaceBody]) -> Space:
-    """Make a space under an id that was never used."""
-    return await spaces.create(data.id, name=data.id if data.name is None else data.name, metadata=data.metadata)
+@post("/api/spaces", summary="Create a space", tags=_SPACE_TAGS)
+async def create_space(space_store: PortDependency[Spaces], data: JSONBody[SpaceBody]) -> Space:
+    """Create a space under an id that was never used before."""
+    return await space_store.create(data.id, name=data.id if data.name is None else data.name, metadata=data.metadata)
 
 
 @get(_ONE_SPACE, summary="Read a space", tags=_SPACE_TAGS)
-async def read_space(spaces: NamedDependency[SpaceControl], space_id: FromPath[SpaceId]) -> Space:
+async def read_space(space_store: PortDependency[Spaces], space_id: FromPath[SpaceId]) -> Space:
     """Return a space."""
-    return await spaces.get(space_id)
+    return await space_store.get(space_id)
 
 
 @patch(_ONE_SPACE, summary="Change a space", tags=_SPACE_TAGS)
 async def update_space(
-    spaces: NamedDependency[SpaceControl], space_id: FromPath[SpaceId], data: JSONBody[SpacePatch]
+    space_store: PortDependency[Spaces], space_id: FromPath[SpaceId], data: JSONBody[SpacePatch]
 ) -> Space:
-    """Change what is given, and nothing else."""
-    return await spaces.update(space_id, data)
+    """Change the given fields."""
+    return await space_store.update(space_id, data)
 
 
 @delete(_ONE_SPACE, summary="Delete a space", tags=_SPACE_TAGS)
 async def delete_space(spaces: NamedDependency[SpaceControl], space_id: FromPath[SpaceId]) -> None:
-    """Remove a space with everything in it. One with a live run is refused, and so is `default`."""
+    """Delete a space with everything in it. A space with a live run, and `default`, are refused."""
     await spaces.delete(space_id)
 
 
@@ -64,46 +65,46 @@ _KeySpaceId = Annotated[SpaceId, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9
 
 
 class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key to be made."""
+    """A new API key."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
     scope: Scope = Scope.RUN
     space_ids: Annotated[list[_KeySpaceId], Meta(max_length=1000)] = []
-    """Where it opens something; the space that is meant where none is named, unless given."""
+    """The spaces of the key; by default the caller's default space."""
     every_space: bool = False
-    """It opens all spaces, also those that are made later; then `space_ids` stays empty."""
+    """Whether the key covers all spaces, including later ones; `space_ids` must be empty then."""
     rate_limit: Annotated[str, Meta(examples=["600/minute"])] | None = None
     expires_at: Annotated[Instant, Meta(extra_json_schema={"format": "date-time"})] | None = None
 
     def key_request(self) -> KeyRequest:
-        """Return it as the use cases know it."""
+        """Convert to the request of the use case."""
         return KeyRequest(**msgspec.structs.asdict(self))
 
 
 class KeyList(msgspec.Struct, frozen=True, kw_only=True):
-    """Keys without their secrets, the oldest first."""
+    """Keys without their secrets, oldest first."""
 
     items: list[ApiKey]
 
 
 @get("/api/keys", summary="List keys", tags=_KEY_TAGS)
 async def list_keys(keys: NamedDependency[KeyControl]) -> KeyList:
-    """Return the keys that open nothing but what is yours, the revoked ones too. Secrets are not kept."""
+    """Return the keys whose access yours covers, including revoked ones. Secrets are not stored."""
     return KeyList(items=await keys.all())
 
 
-@post("/api/keys", summary="Make a key", tags=_KEY_TAGS)
+@post("/api/keys", summary="Create a key", tags=_KEY_TAGS)
 async def create_key(keys: NamedDependency[KeyControl], data: JSONBody[KeyBody]) -> MadeKey:
-    """Make a key that may do no more than yours. Its `secret` is in this answer, and never shown again.
+    """Create a key that may do no more than yours. Its `secret` is in this response, and never shown again.
 
-    Once there is a key, every request needs one.
+    Once a key exists, every request needs one.
     """
     return await keys.create(data.key_request())
 
 
 @delete("/api/keys/{key_id:str}", summary="Revoke a key", tags=_KEY_TAGS, status_code=200)
 async def revoke_key(keys: NamedDependency[KeyControl], key_id: FromPath[ApiKeyId]) -> ApiKey:
-    """Let a key open nothing any more, within a second and for good. What it has open is cut off."""
+    """Revoke a key for good, within a second. Its open streams and sockets are closed."""
     return await keys.revoke(key_id)
 
 
@@ -116,13 +117,13 @@ _AGENT_TAGS = ["agents"]
 async def list_agents(
     agents: NamedDependency[AgentControl], limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = None
 ) -> AgentPage:
-    """Return the agents of the workspace by name, and with every page what is wrong with those that cannot be used."""
+    """Return the agents of the workspace by name, and with every page the errors of those that cannot be used."""
     return agents.page(limit=limit, cursor=cursor)
 
 
 @get("/api/agents/{name:str}", summary="Read an agent", tags=_AGENT_TAGS)
 async def read_agent(agents: NamedDependency[AgentControl], name: FromPath[str]) -> AgentView:
-    """Return an agent as its files define it now."""
+    """Return the current definition of an agent."""
     return agents.get(name)
 
 

@@ -1,4 +1,4 @@
-"""Server-sent events: the frames, the buffered response body, and the ASGI response that streams a feed."""
+"""Server-sent events: the frames, the buffered response body, and the ASGI response that streams a channel."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,31 +16,31 @@ from holdfast.domain.errors import HoldfastError
 from holdfast.domain.run import Run
 
 RETRY: Final = b"retry: 1000\n\n"
-"""How long a browser waits before it comes back, in milliseconds."""
+"""Makes a browser reconnect after 1000 milliseconds."""
 NO_RETRY: Final = b"retry: 86400000\n\n"
-"""A browser comes back whatever the reason; after the end there is nothing to come back for."""
+"""Keeps a browser from reconnecting after the end of a stream, for a day."""
 KEEPALIVE: Final = b": keepalive\n\n"
 PING: Final = '{"type":"ping"}'
 PONG: Final = '{"type":"pong"}'
 
 
 def sse_frames_with_ids(items: Sequence[StreamItem]) -> bytes:
-    """Write items as events of an SSE stream, with their numbers as ids."""
+    """Render items as SSE events, with their sequence numbers as ids."""
     return b"".join([b"id: %d\ndata: %b\n\n" % (item.seq, item.data) for item in items])
 
 
 def sse_frames(items: Sequence[StreamItem]) -> bytes:
-    """Write items as events of an SSE stream that cannot be resumed."""
+    """Render items as SSE events without ids, for a stream that cannot be resumed."""
     return b"".join([b"data: %b\n\n" % item.data for item in items])
 
 
 def websocket_messages(items: Sequence[StreamItem]) -> list[str]:
-    """Write items as messages of a WebSocket."""
+    """Render items as WebSocket messages."""
     return [f'{{"type":"{item.type}","seq":{item.seq},"data":{item.data.decode()}}}' for item in items]
 
 
 def sse_comment(text: str) -> bytes:
-    """Write something that only people read."""
+    """Render an SSE comment, which clients ignore."""
     return f": {' '.join(text.split())}\n\n".encode()
 
 
@@ -50,74 +50,74 @@ _BODY_MESSAGE: Final = "http.response.body"
 
 
 class StreamBody:
-    """Gathers what is written, and sends it before it waits for more.
+    """Buffers what is written, and sends it before it waits for more events.
 
-    Nothing is held up, and what begins or ends a stream goes out with the events beside it: to send costs more than
-    all else that a stream does.
+    Nothing is delayed, and the first and last frames are sent together with the events next to them: a send costs more
+    than everything else in a stream.
     """
 
-    __slots__ = ("_follower", "_send", "_size", "_unsent")
+    __slots__ = ("_subscriber", "_send", "_size", "_unsent")
 
-    def __init__(self, follower: Subscriber, send: Send) -> None:
-        self._follower = follower
+    def __init__(self, subscriber: Subscriber, send: Send) -> None:
+        self._subscriber = subscriber
         self._send = send
         self._unsent: list[bytes] = []
         self._size = 0
 
-    def write(self, piece: bytes) -> None:
-        """Add something."""
-        self._unsent.append(piece)
-        self._size += len(piece)
+    def write(self, frame: bytes) -> None:
+        """Buffer a frame."""
+        self._unsent.append(frame)
+        self._size += len(frame)
 
     async def write_all(self, render: Render) -> StreamEnd:
-        """Write what `render` makes of all that comes, and return why there is no more.
+        """Send all batches rendered by `render`, and return the end reason.
 
-        It is what `next` and `write` do, in one loop: a stream to a thousand readers pays for each call in between, and
-        of what comes to them all at once nothing need be gathered.
+        This is `next` and `write` in one loop: a stream to a thousand readers pays for each call in between, and a
+        single batch needs no buffer.
         """
-        follower, send, unsent = self._follower, self._send, self._unsent
-        found = follower.poll()
+        subscriber, send, unsent = self._subscriber, self._send, self._unsent
+        item = subscriber.poll()
         while True:
-            if found is None:
+            if item is None:
                 if unsent:
                     await self._flush()
-                await follower.wait()
-                found = follower.poll()
-            if isinstance(found, StreamEnd):
-                return found
-            piece = KEEPALIVE if found is None else found.rendered(render)
-            found = follower.poll()
-            if found is None and not unsent:
-                await send({"type": _BODY_MESSAGE, "body": piece, "more_body": True})
+                await subscriber.wait()
+                item = subscriber.poll()
+            if isinstance(item, StreamEnd):
+                return item
+            frames = KEEPALIVE if item is None else item.rendered(render)
+            item = subscriber.poll()
+            if item is None and not unsent:
+                await send({"type": _BODY_MESSAGE, "body": frames, "more_body": True})
             else:
-                self.write(piece)
+                self.write(frames)
                 if self._size >= MAX_BATCH_BYTES:
                     await self._flush()
 
     async def next(self) -> EventBatch | StreamEnd | None:
-        """Return what comes next, or why nothing does any more; nothing at all if it is time for a sign of life."""
+        """Return the next batch, the end reason, or `None` when a keepalive is due."""
         if self._size >= MAX_BATCH_BYTES:
             await self._flush()
-        found = self._follower.poll()
-        if found is None:
+        item = self._subscriber.poll()
+        if item is None:
             if self._unsent:
                 await self._flush()
-            await self._follower.wait()
-            found = self._follower.poll()
-        return found
+            await self._subscriber.wait()
+            item = self._subscriber.poll()
+        return item
 
     async def end(self) -> None:
-        """Send the rest; there is no more."""
+        """Send the rest, and complete the response."""
         await self._send({"type": _BODY_MESSAGE, "body": self._take_unsent()})
 
     def _flush(self) -> Awaitable[None]:
         return self._send({"type": _BODY_MESSAGE, "body": self._take_unsent(), "more_body": True})
 
     def _take_unsent(self) -> bytes:
-        taken = b"".join(self._unsent)
+        body = b"".join(self._unsent)
         self._unsent.clear()
         self._size = 0
-        return taken
+        return body
 
 
 SSE_HEADERS: Final = (
@@ -125,45 +125,45 @@ SSE_HEADERS: Final = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-"""Proxies must neither keep nor gather what they pass on."""
+"""Proxies must neither cache nor buffer a stream."""
 
 CLOSING_FRAMES: Final = {
     StreamEnd.ENDED: NO_RETRY,
-    StreamEnd.GONE: sse_comment("gone: what this stream followed was deleted") + NO_RETRY,
-    StreamEnd.CLOSING: sse_comment("closing: the server stops, reconnect in a moment"),
-    StreamEnd.BEHIND: sse_comment("behind: what this reader missed is not kept, reconnect and read the list again"),
+    StreamEnd.GONE: sse_comment("gone: the subject of this stream was deleted") + NO_RETRY,
+    StreamEnd.CLOSING: sse_comment("closing: the server is shutting down, reconnect in a moment"),
+    StreamEnd.BEHIND: sse_comment("behind: missed events are not stored, reconnect and read the list again"),
 }
 
 
 class EventStream:
-    """An ASGI app that sends what a follower is given."""
+    """An ASGI app that streams the batches of a subscriber."""
 
     def __init__(
         self,
-        follower: Subscriber,
+        subscriber: Subscriber,
         *,
         render: Render = sse_frames_with_ids,
         prelude: bytes = RETRY,
         headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
-        """Send the `prelude`, and then what `render` makes of each chunk."""
-        self._follower = follower
+        """Send the `prelude`, then each batch rendered by `render`."""
+        self._subscriber = subscriber
         self._render = render
         self._prelude = prelude
         self._headers = [*SSE_HEADERS, *headers]
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Answer, and send until there is no more, or nobody who listens."""
-        with self._follower as follower:
-            # a task of its own: to wake a task costs something for each call that waits in it, and here wait many
+        """Stream until the end of the channel, or until the client disconnects."""
+        with self._subscriber as subscriber:
+            # A separate task: waking a task costs time per frame on its stack, and this one has many.
             sending = start_background(self._stream(scope, send), name="holdfast-sse", ended_by="EventStream")
-            follower.on_stalled = sending.cancel
+            subscriber.on_stalled = sending.cancel
             await _wait_for_disconnect(receive, sending)
 
     async def _stream(self, scope: AsgiScope, send: Send) -> None:
-        """Send what there is, and at last why there is no more."""
+        """Send the head, all batches, and the closing or error frame."""
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-        body = StreamBody(self._follower, unwrapped_send(scope, send))
+        body = StreamBody(self._subscriber, unwrapped_send(scope, send))
         body.write(self._opening_frame())
         try:
             body.write(self._closing_frame(await self._write_all(body)))
@@ -172,50 +172,50 @@ class EventStream:
         await body.end()
 
     def _opening_frame(self) -> bytes:
-        """Return what is written before all else."""
+        """Return the first frame."""
         return self._prelude
 
     def _write_all(self, body: StreamBody) -> Awaitable[StreamEnd]:
-        """Write everything, and return why there is no more."""
+        """Write all batches, and return the end reason."""
         return body.write_all(self._render)
 
-    def _closing_frame(self, ending: StreamEnd) -> bytes:
-        """Return how it is written why there is no more."""
-        return CLOSING_FRAMES[ending]
+    def _closing_frame(self, reason: StreamEnd) -> bytes:
+        """Return the last frame."""
+        return CLOSING_FRAMES[reason]
 
     def _error_frame(self, error: HoldfastError) -> bytes:
-        """Return how it is written that there is no more because something went wrong."""
+        """Return the last frame after an error."""
         return sse_comment(f"{error.code}: {error.message}")
 
 
 class StreamResponse(Response[Any]):
-    """A stream as the answer of a route that also has others."""
+    """A stream as the response of a route that also returns other responses."""
 
     def __init__(self, app: Any) -> None:
         super().__init__(None)
         self._app = app
 
     def to_asgi_response(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the stream."""
+        """Return the ASGI app of the stream."""
         return self._app
 
 
-def run_stream(run: Run, follower: Subscriber, *, headers: Mapping[str, str]) -> StreamResponse:
-    """Return the log of a run that was just made, as the answer of the route that made it."""
-    named = {"content-location": f"/api/spaces/{run.space_id}/runs/{run.id}", "x-run-id": run.id, **headers}
-    return StreamResponse(EventStream(follower, headers=[(k.encode(), v.encode()) for k, v in named.items()]))
+def run_stream(run: Run, subscriber: Subscriber, *, headers: Mapping[str, str]) -> StreamResponse:
+    """Return the log of a new run as the response of the route that created it."""
+    all_headers = {"content-location": f"/api/spaces/{run.space_id}/runs/{run.id}", "x-run-id": run.id, **headers}
+    return StreamResponse(EventStream(subscriber, headers=[(k.encode(), v.encode()) for k, v in all_headers.items()]))
 
 
 async def _wait_for_disconnect(receive: Receive, sending: asyncio.Task[None]) -> None:
-    """Return when the sending is over, which it is at the latest when the reader is gone. The run goes on."""
-    time = asyncio.timeout(None)
-    sending.add_done_callback(partial(_expire, time))
+    """Wait until the stream is sent; cancel it when the client disconnects. The run continues."""
+    timeout = asyncio.timeout(None)
+    sending.add_done_callback(partial(_expire, timeout))
     try:
-        async with time:
+        async with timeout:
             while (await receive())["type"] != "http.disconnect":
                 pass
     except TimeoutError:
-        if not time.expired():
+        if not timeout.expired():
             raise
     finally:
         sending.cancel()
@@ -225,7 +225,6 @@ async def _wait_for_disconnect(receive: Receive, sending: asyncio.Task[None]) ->
         sending.result()
 
 
-def _expire(time: asyncio.Timeout, _: object) -> None:
-    """End a block whose time is not limited otherwise."""
-    with suppress(RuntimeError):  # it has ended: the server says that nobody listens once all was sent
-        time.reschedule(asyncio.get_running_loop().time())
+def _expire(timeout: asyncio.Timeout, _: object) -> None:
+    with suppress(RuntimeError):  # the block has ended: the server reports a disconnect after the last message
+        timeout.reschedule(asyncio.get_running_loop().time())

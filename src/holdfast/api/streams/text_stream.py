@@ -22,61 +22,61 @@ _EVENT_TYPES: Final = frozenset({"TEXT_MESSAGE_CONTENT", "RUN_FINISHED", "RUN_ER
 
 
 class TextStream(EventStream):
-    """An ASGI app that sends one segment of a run; how it is written is for those below it to say."""
+    """An ASGI app that streams the text of one segment of a run; subclasses define the frames."""
 
     _current_message: MessageId | None = None
     _finished: bool = False
 
     @abstractmethod
     def _opening_frame(self) -> bytes:
-        """Return what is written before anything is said."""
+        """Return the first frame."""
 
     @abstractmethod
     def _text_frame(self, text: str) -> bytes:
-        """Return how some words are written."""
+        """Return the frame of a piece of text."""
 
     @abstractmethod
     async def _final_frames(self) -> bytes:
-        """Return what is written once the segment is over."""
+        """Return the last frames of a segment that has ended."""
 
     @abstractmethod
     def _error_frame(self, error: HoldfastError) -> bytes:
-        """Return how it is written that there is no more because something went wrong."""
+        """Return the last frame after an error."""
 
-    def _closing_frame(self, ending: StreamEnd) -> bytes:
-        """Return nothing: how it ended was said."""
+    def _closing_frame(self, reason: StreamEnd) -> bytes:
+        """Return nothing: `_final_frames` has ended the stream."""
         return b""
 
     def _as_next_paragraph(self, text: str) -> str:
-        """Return words that follow what was said, if anything was."""
+        """Return `text`, separated from the previous message if there is one."""
         return text if self._current_message is None else TEXT_SEPARATOR + text
 
     async def _write_all(self, body: StreamBody) -> StreamEnd:
         while not self._finished:
-            found = await body.next()
-            match found:
+            item = await body.next()
+            match item:
                 case EventBatch():
-                    if frames := b"".join(self._text_frames(found)):
+                    if frames := b"".join(self._text_frames(item)):
                         body.write(frames)
                 case None:
                     body.write(KEEPALIVE)
                 case StreamEnd.GONE:
                     raise NotFound("the run was deleted")
                 case StreamEnd.CLOSING | StreamEnd.BEHIND:
-                    raise Unavailable("the stream was cut off: the run goes on")
+                    raise Unavailable("the stream was interrupted: the run continues")
                 case StreamEnd.ENDED:
                     break
         body.write(await self._final_frames())
         return StreamEnd.ENDED
 
-    def _text_frames(self, chunk: EventBatch) -> Iterator[bytes]:
-        for logged in chunk.items:
-            if not self._finished and logged.type in _EVENT_TYPES and (text := self._new_text(logged)):
+    def _text_frames(self, batch: EventBatch) -> Iterator[bytes]:
+        for event in batch.items:
+            if not self._finished and event.type in _EVENT_TYPES and (text := self._new_text(event)):
                 yield self._text_frame(text)
 
-    def _new_text(self, logged: LoggedEvent) -> str:
-        """Return the words that an event adds; a message that is not the first begins a paragraph."""
-        match decode_event(logged.data):
+    def _new_text(self, event: LoggedEvent) -> str:
+        """Return the text that an event adds; each message after the first starts a paragraph."""
+        match decode_event(event.data):
             case TextMessageContent(message_id=message, delta=delta, subagent_run_id=subagent) if subagent is UNSET:
                 text = delta if self._current_message == message else self._as_next_paragraph(delta)
                 self._current_message = message

@@ -53,7 +53,7 @@ class TaskStream(EventStream):
 
     async def _write_all(self, body: StreamBody) -> StreamEnd:
         try:
-            while self._follower.position < self._follower.joined_at:
+            while self._subscriber.position < self._subscriber.joined_at:
                 if (ending := await self._write_next(body)) is not None:
                     return ending
             body.write(self._status_frame(await self._tasks.run(self._run.id)))

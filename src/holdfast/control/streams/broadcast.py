@@ -19,34 +19,42 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 from holdfast.domain.errors import NotFound, Unavailable
 
 MAX_BATCH_BYTES: Final = 64 * 1024
-"""Bytes of a chunk, unless it is a single item: it is written at once, so this is what a slow reader can hold up."""
+"""Bytes of a batch of several items. A batch is written at once, so this bounds what a slow reader can buffer."""
+PAGE_ITEMS: Final = 256
+"""Items of one read of the log."""
+FIRST_PAGE_ITEMS: Final = 32
+"""Items of a subscriber's first own read of the log, before it knows how large they are."""
+WINDOW_BYTES: Final = 256 * 1024
+"""Bytes of recent items that a channel buffers; a subscriber further behind reads the log."""
+OUTAGE_RETRY_SECONDS: Final = 1.0
+"""Seconds between two attempts while the store is unavailable."""
 
 T = TypeVar("T")
 
 
 class StreamItem(Protocol):
-    """Something with a number, one higher than the one before it; `data` is its JSON."""
+    """An item of a log; sequence numbers have no gaps."""
 
     @property
     def seq(self) -> int:
-        """Its number."""
+        """Sequence number."""
 
     @property
     def type(self) -> str:
-        """What it is."""
+        """Event type."""
 
     @property
     def data(self) -> bytes:
-        """Its JSON."""
+        """Encoded JSON."""
 
 
 class EventBatch:
-    """Items without a gap, and the bytes that their followers share."""
+    """Consecutive items, with rendered bytes that all subscribers share."""
 
     __slots__ = ("_rendered", "first", "items", "last", "size")
 
     def __init__(self, items: Sequence[Any]) -> None:
-        """Make a chunk of at least one item."""
+        """Create a batch of at least one item."""
         self.items = items
         self.first: int = items[0].seq
         self.last: int = items[-1].seq
@@ -54,19 +62,19 @@ class EventBatch:
         self._rendered: dict[Any, Any] = {}
 
     def after(self, position: int) -> "EventBatch":
-        """Return what of it is above `position`, which is below its end."""
+        """Return the items after `position`, which is before the last one."""
         return self if position < self.first else EventBatch(self.items[position - self.first + 1 :])
 
     def rendered(self, render: Callable[[Sequence[Any]], T]) -> T:
-        """Return what `render` makes of the items, made once."""
-        found: T | None = self._rendered.get(render)
-        if found is None:
-            found = self._rendered[render] = render(self.items)
-        return found
+        """Return the items rendered by `render`, cached per renderer."""
+        rendered: T | None = self._rendered.get(render)
+        if rendered is None:
+            rendered = self._rendered[render] = render(self.items)
+        return rendered
 
 
 def split_batches(items: Sequence[Any], *, max_bytes: int = MAX_BATCH_BYTES) -> Iterator[EventBatch]:
-    """Yield items without a gap as chunks of at most so many bytes, or of a single item."""
+    """Yield consecutive items as batches of at most `max_bytes`, or of a single larger item."""
     start = size = 0
     for number, item in enumerate(items):
         size += len(item.data)
@@ -77,58 +85,48 @@ def split_batches(items: Sequence[Any], *, max_bytes: int = MAX_BATCH_BYTES) -> 
         yield EventBatch(items[start:])
 
 
-PAGE_ITEMS: Final = 256
-"""Items that are read at once."""
-FIRST_PAGE_ITEMS: Final = 32
-"""Items that a follower reads at first, who does not know how large they are."""
-WINDOW_BYTES: Final = 256 * 1024
-"""Bytes of items that are kept for those who are a little behind; who is further behind reads the log."""
-OUTAGE_RETRY_SECONDS: Final = 1.0
-"""Seconds to wait while the store does not answer."""
-
-
 class StreamEnd(Enum):
-    """Why a feed is over."""
+    """The reason why a stream ends."""
 
     ENDED = "ended"
-    """Nothing can come any more, and all of it was handed out."""
+    """The log is complete, and all of it was delivered."""
     GONE = "gone"
-    """It was deleted."""
+    """The subject was deleted."""
     CLOSING = "closing"
-    """The process stops: go on elsewhere, or later."""
+    """The process shuts down: reconnect."""
     BEHIND = "behind"
-    """The follower is too far behind, and what it missed is not kept: begin anew."""
+    """The subscriber is too far behind, and the missed items are not stored: start again."""
 
 
 class Channel:
-    """What is read once for all who follow the same thing."""
+    """A log that is read once for all its subscribers."""
 
     missing_end: ClassVar[StreamEnd] = StreamEnd.GONE
-    """What it means that something is not there any more which there was."""
+    """The end reason if items before the window cannot be read any more."""
 
     def __init__(self, start: int) -> None:
-        """Make a feed of what comes after the number `start`."""
+        """Create a channel for the items after position `start`."""
         self.window_start = start
-        """The window holds all that is above this number."""
+        """The window holds all items after this position."""
         self.last_seq = start
         self.end_reason: StreamEnd | None = None
         self.subscribers = 0
         self.reader: asyncio.Task[None] | None = None
-        self._chunks: deque[EventBatch] = deque()
+        self._batches: deque[EventBatch] = deque()
         self.buffered_bytes = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._loop = asyncio.get_running_loop()
 
     @abstractmethod
     async def page(self, after: int, *, limit: int = PAGE_ITEMS) -> Sequence[Any]:
-        """Return the next items of the log after a number, in order."""
+        """Return the next items of the log after a position, in order."""
 
     @abstractmethod
     async def _read_log(self) -> None:
-        """Add what comes until there is an ending."""
+        """Publish new items until the channel has an end reason."""
 
     async def run(self) -> None:
-        """Read until the feed is over; while the store does not answer, try again."""
+        """Read the log until the channel ends; retry while the store is unavailable."""
         try:
             while self.end_reason is None:
                 try:
@@ -138,17 +136,17 @@ class Channel:
                 except Unavailable:
                     await asyncio.sleep(OUTAGE_RETRY_SECONDS)
         finally:
-            self.wake_subscribers()  # should it have failed, whoever waits learns of it
+            self.wake_subscribers()  # also after a failure: `wait_for_change` raises it
 
     def batch_after(self, position: int) -> EventBatch:
-        """Return what follows a position that is in the window, and not its end."""
-        newest = self._chunks[-1]
+        """Return the batch after a position inside the window."""
+        newest = self._batches[-1]
         if newest.first == position + 1:
             return newest
-        return next(chunk for chunk in self._chunks if chunk.last > position).after(position)
+        return next(batch for batch in self._batches if batch.last > position).after(position)
 
     def wait_for_change(self) -> asyncio.Future[None]:
-        """Return what is done when something came, the feed is over, or it is time to show a sign of life."""
+        """Return a future that is done on new items, at the end of the channel, or when a keepalive is due."""
         if self.reader is not None and self.reader.done():
             self.reader.result()
         future: asyncio.Future[None] = self._loop.create_future()
@@ -156,24 +154,24 @@ class Channel:
         return future
 
     def publish(self, items: Sequence[Any]) -> None:
-        """Hand out what was read, at least one item."""
-        for chunk in split_batches(items):
-            self._chunks.append(chunk)
-            self.buffered_bytes += chunk.size
-            self.last_seq = chunk.last
-        while self.buffered_bytes > WINDOW_BYTES and len(self._chunks) > 1:
-            oldest = self._chunks.popleft()
+        """Add one or more items to the window and wake the subscribers."""
+        for batch in split_batches(items):
+            self._batches.append(batch)
+            self.buffered_bytes += batch.size
+            self.last_seq = batch.last
+        while self.buffered_bytes > WINDOW_BYTES and len(self._batches) > 1:
+            oldest = self._batches.popleft()
             self.buffered_bytes -= oldest.size
             self.window_start = oldest.last
         self.wake_subscribers()
 
-    def close(self, ending: StreamEnd) -> None:
-        """Let followers go once they have what was read."""
-        self.end_reason = self.end_reason or ending
+    def close(self, reason: StreamEnd) -> None:
+        """End the channel; subscribers still receive what is in the window."""
+        self.end_reason = self.end_reason or reason
         self.wake_subscribers()
 
     def wake_subscribers(self) -> None:
-        """Wake all who wait."""
+        """Complete the futures of all waiting subscribers."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
@@ -181,33 +179,35 @@ class Channel:
 
 
 class Subscriber:
-    """Follows a feed from a position on, until the block that it is entered for ends."""
+    """Reads a channel from a position on, until its context is left."""
 
     __slots__ = (
         "_busy",
         "_leave",
-        "_limit",
+        "_checked_polls",
+        "_page_items",
+        "_polls",
         "_read",
-        "_seen",
-        "_taken",
         "on_stalled",
         "channel",
         "joined_at",
         "position",
     )
 
-    def __init__(self, feed: Channel, position: int, *, joined_at: int, leave: Callable[["Subscriber"], None]) -> None:
-        self.channel = feed
+    def __init__(
+        self, channel: Channel, position: int, *, joined_at: int, leave: Callable[["Subscriber"], None]
+    ) -> None:
+        self.channel = channel
         self.position = position
         self.joined_at = joined_at
-        """The last number there was when it joined: up to it everything is history."""
+        """The last sequence number of the log at the time of subscribing: items up to it are history."""
         self.on_stalled: Callable[[], object] | None = None
-        """Called when it is too slow: it took something, and did not come back for more."""
+        """Called when the subscriber is stalled: it took a batch and did not ask for the next."""
         self._leave = leave
-        self._limit = FIRST_PAGE_ITEMS
+        self._page_items = FIRST_PAGE_ITEMS
         self._read: EventBatch | StreamEnd | None = None
         self._busy = False
-        self._taken = self._seen = 0
+        self._polls = self._checked_polls = 0
 
     def __enter__(self) -> "Subscriber":
         return self
@@ -218,61 +218,60 @@ class Subscriber:
         self._leave(self)
 
     async def next(self) -> EventBatch | StreamEnd | None:
-        """Return what comes next, or why nothing does any more; nothing at all if it is time for a sign of life."""
-        found = self.poll()
-        if found is None:
+        """Return the next batch, the end reason, or `None` when a keepalive is due."""
+        item = self.poll()
+        if item is None:
             await self.wait()
-            found = self.poll()
-        return found
+            item = self.poll()
+        return item
 
     def poll(self) -> EventBatch | StreamEnd | None:
-        """Return what is at hand, if something is: `next` in two steps, for those who make no coroutine for each."""
+        """Return the next batch or the end reason if available: half of `next`, without a coroutine per call."""
         self._busy = True
-        self._taken += 1
-        feed = self.channel
+        self._polls += 1
+        channel = self.channel
         if self._read is not None:
-            found, self._read = self._read, None
-        elif self.position >= feed.last_seq:  # it may have seen more than the reader of the feed
-            return feed.end_reason
-        elif self.position >= feed.window_start:
-            found = feed.batch_after(self.position)
+            item, self._read = self._read, None
+        elif self.position >= channel.last_seq:  # `>`: this subscriber may have read ahead of the channel
+            return channel.end_reason
+        elif self.position >= channel.window_start:
+            item = channel.batch_after(self.position)
         else:
-            return None if feed.end_reason is StreamEnd.ENDED else feed.end_reason
-        if isinstance(found, EventBatch):
-            self.position = found.last
-        return found
+            return None if channel.end_reason is StreamEnd.ENDED else channel.end_reason
+        if isinstance(item, EventBatch):
+            self.position = item.last
+        return item
 
     def wait(self) -> Awaitable[None]:
-        """Wait until there is something to take, or it is time for a sign of life."""
+        """Wait until `poll` has something to return, or a keepalive is due."""
         self._busy = False
-        feed = self.channel
-        if self.position < feed.window_start:
+        channel = self.channel
+        if self.position < channel.window_start:
             return self._catch_up()
-        if self.position < feed.last_seq or feed.end_reason is not None:  # it came while what was there before was sent
+        if self.position < channel.last_seq or channel.end_reason is not None:  # published during the last send
             return asyncio.sleep(0)
-        return feed.wait_for_change()
+        return channel.wait_for_change()
 
     def check_stalled(self) -> bool:
-        """Cut it off if it has been busy with the same thing since the last look, and tell whether it was."""
-        cut_off = self.on_stalled if self._busy and self._taken == self._seen else None
-        self._seen = self._taken
-        if cut_off is not None:
-            cut_off()
-        return cut_off is not None
+        """Call `on_stalled` if the subscriber is busy with the same batch as at the last check; return whether."""
+        callback = self.on_stalled if self._busy and self._polls == self._checked_polls else None
+        self._checked_polls = self._polls
+        if callback is not None:
+            callback()
+        return callback is not None
 
     async def _catch_up(self) -> None:
-        """Read what is no longer in the window; while the store does not answer, give it time."""
+        """Read a page that is no longer in the window; pause while the store is unavailable."""
         try:
-            items = await self.channel.page(self.position, limit=self._limit)
+            items = await self.channel.page(self.position, limit=self._page_items)
         except Unavailable:
             await asyncio.sleep(OUTAGE_RETRY_SECONDS)
         except NotFound:
             self._read = StreamEnd.GONE
         else:
-            self._read = self._first_batch(items) if items else self.channel.missing_end
-
-    def _first_batch(self, items: Sequence[Any]) -> EventBatch:
-        """Return as much as is written at once; the rest is read again, so that nothing is kept for a slow reader."""
-        first = next(split_batches(items))
-        self._limit = min(2 * len(first.items), PAGE_ITEMS)
-        return first
+            if not items:
+                self._read = self.channel.missing_end
+                return
+            # Only one batch is kept; the rest is read again, so that a slow reader buffers nothing.
+            self._read = batch = next(split_batches(items))
+            self._page_items = min(2 * len(batch.items), PAGE_ITEMS)

@@ -23,29 +23,29 @@ from holdfast.ports.runs import Runs
 from holdfast.ports.spaces import Notifications, Spaces
 
 KEEPALIVE_SLICES: Final = 15
-"""Parts of the time between two signs of life: feeds take turns, so that not all streams are written to at once."""
+"""Parts of the keepalive interval: channels take turns, so that not all streams are written to at once."""
 SHUTDOWN_CUTOFF_SECONDS: Final = 0.3
-"""Seconds after which a follower is cut off that takes nothing, once the process stops; up to twice as many."""
+"""Seconds after which a stalled subscriber is disconnected during shutdown; at most twice as many."""
 
 ChannelKey: TypeAlias = tuple[str, ...]
-"""What is followed: of which kind, and its ids."""
+"""The kind of a channel, and the ids of its subject."""
 
 _log: Final = logging.getLogger("holdfast.streams")
 
 
 class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How streams are kept."""
+    """Limits of the live streams of a process."""
 
     keepalive_seconds: float = 15.0
-    """Seconds of silence after which a stream shows a sign of life."""
+    """Seconds without an event after which a stream sends a keepalive."""
     stall_timeout_seconds: float = 10.0
-    """Seconds after which a follower is cut off that takes nothing; up to twice as many."""
+    """Seconds after which a subscriber that reads nothing is disconnected; at most twice as many."""
     max_streams: int = 10_000
     """Streams that may be open at once."""
 
 
 class LiveStreams:
-    """What can be followed. Entered, it cares for the streams of a process; at its end none is left."""
+    """The live streams of a process: run logs, notifications and run hints. Leaving the context closes all of them."""
 
     def __init__(
         self,
@@ -54,19 +54,19 @@ class LiveStreams:
         runs: Runs,
         events: EventLog,
         notifications: Notifications,
-        watching: RunWatcher,
+        watcher: RunWatcher,
         limits: StreamLimits | None = None,
     ) -> None:
         self._spaces = spaces
         self._runs = runs
         self._events = events
         self._notifications = notifications
-        self._watching = watching
-        self._habits = limits or StreamLimits()
-        self._feeds: dict[ChannelKey, Channel] = {}
-        self._phases: dict[Channel, int] = {}
-        self._turn = count()
-        self._followers: dict[Subscriber, ChannelKey] = {}
+        self._watcher = watcher
+        self._limits = limits or StreamLimits()
+        self._channels: dict[ChannelKey, Channel] = {}
+        self._keepalive_slices: dict[Channel, int] = {}
+        self._next_slice = count()
+        self._subscribers: dict[Subscriber, ChannelKey] = {}
         self._close_callbacks: dict[object, Callable[[], None]] = {}
         self._closing = False
         self._keepalive_task: asyncio.Task[None] | None = None
@@ -81,7 +81,7 @@ class LiveStreams:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-        tasks = [self._keepalive_task, *(feed.reader for feed in self._feeds.values())]
+        tasks = [self._keepalive_task, *(channel.reader for channel in self._channels.values())]
         for task in tasks:
             if task is not None:
                 task.cancel()
@@ -89,137 +89,148 @@ class LiveStreams:
 
     @property
     def open_count(self) -> int:
-        """How many streams there are."""
-        return len(self._followers)
+        """The number of open streams."""
+        return len(self._subscribers)
 
     @property
     def buffered_bytes(self) -> int:
-        """How many bytes of events are kept for them."""
-        return sum(feed.buffered_bytes for feed in self._feeds.values())
+        """The bytes of events that are buffered for all streams."""
+        return sum(channel.buffered_bytes for channel in self._channels.values())
 
     def close(self) -> None:
-        """Let all followers go, and take no new one. It may be called from a signal handler of the event loop."""
+        """End all streams and refuse new ones. It may be called from a signal handler of the event loop."""
         if not self._closing:
             self._closing = True
-            for feed in self._feeds.values():
-                feed.close(StreamEnd.CLOSING)
-            for leave in list(self._close_callbacks.values()):
-                leave()
-            self._cut_off_until_empty()
+            for channel in self._channels.values():
+                channel.close(StreamEnd.CLOSING)
+            for callback in list(self._close_callbacks.values()):
+                callback()
+            self._disconnect_until_empty()
 
     @contextmanager
-    def on_close(self, leave: Callable[[], None]) -> Iterator[None]:
-        """Have `leave` called for who waits in the block for something else than a stream, when all are let go."""
+    def on_close(self, callback: Callable[[], None]) -> Iterator[None]:
+        """Call `callback` if the streams are closed while the block runs: for requests that wait without a stream."""
         key = object()
-        self._close_callbacks[key] = leave
+        self._close_callbacks[key] = callback
         try:
             if self._closing:
-                leave()
+                callback()
             yield
         finally:
             del self._close_callbacks[key]
 
-    def _cut_off_until_empty(self) -> None:
-        """Cut off those who hold up the end."""
+    def _disconnect_until_empty(self) -> None:
+        """Disconnect stalled subscribers repeatedly until none is left."""
         self._disconnect_stalled()
-        if self._followers:
-            asyncio.get_running_loop().call_later(SHUTDOWN_CUTOFF_SECONDS, self._cut_off_until_empty)
+        if self._subscribers:
+            asyncio.get_running_loop().call_later(SHUTDOWN_CUTOFF_SECONDS, self._disconnect_until_empty)
 
     async def subscribe_run(self, space: SpaceId, run: RunId, *, after: int | None = 0) -> Subscriber:
-        """Follow the log of a run after a number, or from now on; a number beyond its end raises `BadCursor`."""
+        """Subscribe to the log of a run after a position, by default its start; `None` means its end.
+
+        A position beyond the end raises `BadCursor`.
+        """
         head = next(iter(await self._events.heads([(space, run)])), None)
         if head is None:
             raise NotFound(f"there is no run `{run}`", id=run)
         self.check_capacity()
-        return self._run(head, head.last_event_seq if after is None else after)
+        return self._subscribe_run(head, head.last_event_seq if after is None else after)
 
     def check_capacity(self) -> None:
-        """Raise `TooManyStreams` unless there may be one more stream now, `Unavailable` when the process stops."""
+        """Raise `TooManyStreams` if no further stream may be opened, `Unavailable` during shutdown."""
         if self._closing:
-            raise Unavailable("the server is shutting down: follow another one, or come back in a moment")
-        most = self._habits.max_streams
-        if len(self._followers) >= most:
-            raise TooManyStreams(f"{most} streams are open, and there may be no more: close some", limit=most)
+            raise Unavailable("the server is shutting down: connect to another one, or retry in a moment")
+        limit = self._limits.max_streams
+        if len(self._subscribers) >= limit:
+            raise TooManyStreams(f"{limit} streams are open, which is the maximum: close some", limit=limit)
 
     def subscribe_new_run(self, run: Run) -> Subscriber:
-        """Follow a run that was just made, from its beginning; whether there is room is asked before it is made."""
-        return self._run(log_head(run), 0)
+        """Subscribe to a new run from its start; the caller checks the capacity before it creates the run."""
+        return self._subscribe_run(log_head(run), 0)
 
     async def subscribe_notifications(self, space: SpaceId, *, after: int | None = None) -> Subscriber:
-        """Follow the notifications of a space after a number, or from now on."""
+        """Subscribe to the notifications of a space after a position, by default from now on."""
         latest = await self._notifications.latest(space, limit=1)
         last = latest[0].number if latest else 0
-        start = last if after is None else after
-        _check_position(start, last)
+        position = last if after is None else after
+        _check_position(position, last)
         self.check_capacity()
-        return self._join(("news", space), start, last, lambda floor: self._news_feed(space, floor))
+        return self._subscribe(
+            ("news", space),
+            position,
+            last,
+            lambda start: NotificationChannel(
+                start, space=space, notifications=self._notifications, watcher=self._watcher
+            ),
+        )
 
     async def subscribe_space(self, space: SpaceId) -> Subscriber:
-        """Follow where the runs of a space stand, from now on."""
+        """Subscribe to status hints about the runs of a space, from now on."""
         await self._spaces.get(space)
         self.check_capacity()
         key = ("space", space)
-        now = self._feeds[key].last_seq if key in self._feeds else 0
-        return self._join(key, now, now, lambda _: self._space_feed(space))
+        last = self._channels[key].last_seq if key in self._channels else 0
+        return self._subscribe(
+            key,
+            last,
+            last,
+            lambda _: SpaceChannel(space=space, runs=self._runs, events=self._events, watcher=self._watcher),
+        )
 
-    def _run(self, head: LogHead, after: int) -> Subscriber:
-        _check_position(after, head.last_event_seq)
-        key = ("run", head.space_id, head.run_id)
-        return self._join(key, after, head.last_event_seq, lambda floor: self._run_feed(head, floor))
+    def _subscribe_run(self, head: LogHead, position: int) -> Subscriber:
+        _check_position(position, head.last_event_seq)
+        return self._subscribe(
+            ("run", head.space_id, head.run_id),
+            position,
+            head.last_event_seq,
+            lambda start: RunChannel(start, head=head, events=self._events, watcher=self._watcher),
+        )
 
-    def _join(self, key: ChannelKey, position: int, last: int, make: Callable[[int], Channel]) -> Subscriber:
-        feed = self._feeds.get(key)
-        if feed is None or feed.end_reason is not None:
-            # Who is far behind reads the log alone; the window is for what is new.
-            feed = self._feeds[key] = make(position if last - position <= PAGE_ITEMS else last)
-            self._phases[feed] = next(self._turn) % KEEPALIVE_SLICES
-            feed.reader = start_background(feed.run(), name="holdfast-channel", ended_by="LiveStreams")
+    def _subscribe(self, key: ChannelKey, position: int, last: int, make: Callable[[int], Channel]) -> Subscriber:
+        channel = self._channels.get(key)
+        if channel is None or channel.end_reason is not None:
+            # A subscriber far behind reads the log by itself; the window of the channel holds only recent items.
+            channel = self._channels[key] = make(position if last - position <= PAGE_ITEMS else last)
+            self._keepalive_slices[channel] = next(self._next_slice) % KEEPALIVE_SLICES
+            channel.reader = start_background(channel.run(), name="holdfast-channel", ended_by="LiveStreams")
         if self._closing:
-            feed.close(StreamEnd.CLOSING)
-        feed.subscribers += 1
-        follower = Subscriber(feed, position, joined_at=last, leave=self._leave)
-        self._followers[follower] = key
-        return follower
+            channel.close(StreamEnd.CLOSING)
+        channel.subscribers += 1
+        subscriber = Subscriber(channel, position, joined_at=last, leave=self._unsubscribe)
+        self._subscribers[subscriber] = key
+        return subscriber
 
-    def _leave(self, follower: Subscriber) -> None:
-        key = self._followers.pop(follower)
-        feed = follower.channel
-        feed.subscribers -= 1
-        if feed.subscribers:
+    def _unsubscribe(self, subscriber: Subscriber) -> None:
+        key = self._subscribers.pop(subscriber)
+        channel = subscriber.channel
+        channel.subscribers -= 1
+        if channel.subscribers:
             return
-        self._phases.pop(feed, None)
-        if self._feeds.get(key) is feed:
-            del self._feeds[key]
-        if feed.reader is not None:
-            feed.reader.cancel()
+        self._keepalive_slices.pop(channel, None)
+        if self._channels.get(key) is channel:
+            del self._channels[key]
+        if channel.reader is not None:
+            channel.reader.cancel()
 
     async def _send_keepalives(self) -> None:
-        """Let streams show signs of life, and cut off those that are too slow."""
-        step = min(self._habits.keepalive_seconds / KEEPALIVE_SLICES, self._habits.stall_timeout_seconds)
-        looks = max(round(self._habits.stall_timeout_seconds / step), 1)
-        for turn in count(1):
-            await asyncio.sleep(step)
-            for feed, phase in list(self._phases.items()):
-                if turn % KEEPALIVE_SLICES == phase:
-                    feed.wake_subscribers()
-            if turn % looks == 0:
+        """Wake idle streams so that they send a keepalive, and disconnect stalled subscribers."""
+        limits = self._limits
+        interval = min(limits.keepalive_seconds / KEEPALIVE_SLICES, limits.stall_timeout_seconds)
+        ticks_per_stall_check = max(round(limits.stall_timeout_seconds / interval), 1)
+        for tick in count(1):
+            await asyncio.sleep(interval)
+            for channel, slice_number in list(self._keepalive_slices.items()):
+                if tick % KEEPALIVE_SLICES == slice_number:
+                    channel.wake_subscribers()
+            if tick % ticks_per_stall_check == 0:
                 self._disconnect_stalled()
 
     def _disconnect_stalled(self) -> None:
-        for follower, key in list(self._followers.items()):
-            if follower.check_stalled():
-                kind, *ids = key
-                said = {"stream": kind, "of": "/".join(ids)}
-                _log.warning("cut off a reader of %s %s that took nothing", kind, said["of"], extra={"said": said})
-
-    def _run_feed(self, head: LogHead, floor: int) -> RunChannel:
-        return RunChannel(floor, head=head, events=self._events, watching=self._watching)
-
-    def _news_feed(self, space: SpaceId, floor: int) -> NotificationChannel:
-        return NotificationChannel(floor, space=space, notifications=self._notifications, watching=self._watching)
-
-    def _space_feed(self, space: SpaceId) -> SpaceChannel:
-        return SpaceChannel(space=space, runs=self._runs, events=self._events, watching=self._watching)
+        for subscriber, (kind, *ids) in list(self._subscribers.items()):
+            if subscriber.check_stalled():
+                name = "/".join(ids)
+                fields = {"stream": kind, "of": name}
+                _log.warning("disconnected a stalled reader of %s %s", kind, name, extra={"said": fields})
 
 
 def _check_position(position: int, last: int) -> None:

@@ -43,7 +43,7 @@ async def feeds(store: Store, bus: LocalBus) -> AsyncIterator[LiveStreams]:
         runs=store.runs,
         events=store.events,
         notifications=store.notifications,
-        watching=watcher,
+        watcher=watcher,
     )
     async with asyncio.timeout(LIMIT), made:
         yield made

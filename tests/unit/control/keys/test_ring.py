@@ -158,8 +158,8 @@ async def test_who_makes_a_key_here_needs_one_at_once(bunch: Bunch) -> None:
 async def test_so_many_keys_are_remembered_and_no_more(bunch: Bunch) -> None:
     key = await bunch.make()
     await bunch.ring.authenticate(key.secret)
-    known = bunch.ring._known
+    known = bunch.ring._cache
     known.update({number.to_bytes(32): next(iter(known.values())) for number in range(MAX_CACHED_KEYS)})
     bunch.watch.now += KEY_CACHE_SECONDS
     await bunch.ring.authenticate(key.secret)
-    assert len(bunch.ring._known) == 1
+    assert len(bunch.ring._cache) == 1
