@@ -1,1 +1,1 @@
-"""The agent: what a run does with a model and tools. It knows no database."""
+"""The agent loop: it runs an agent with a model and tools. It depends on no database."""

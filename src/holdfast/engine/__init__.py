@@ -1,1 +1,1 @@
-"""Queue, lease, journal and timers; knows no model and no database."""
+"""The worker, its leases, the watcher and the timers. They depend on no model and no database."""

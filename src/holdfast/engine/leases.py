@@ -4,7 +4,7 @@ One heartbeat renews every lease of the process; a run whose lease is not renewe
 on how the executor ended:
 
     returned                a commit of its own ended the lease; if not, the next check releases it
-    told to stop            requeued, claimable at once
+    asked to stop           requeued, claimable at once
     cancelled, LeaseLost    the same; for an ended run this records that its worker has released it
     Unavailable             requeued with a growing delay
     any other error         the run fails with `INTERNAL`

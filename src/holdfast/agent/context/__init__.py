@@ -1,1 +1,1 @@
-"""The context of a model call: what of a conversation is sent, and how the rest is told."""
+"""The context of a model call: which messages are sent, and how older ones are compacted."""
