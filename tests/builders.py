@@ -40,7 +40,7 @@ def result(call_id: str, text: str = "seen") -> NewMessage:
     return NewMessage(role=Role.TOOL, content=text, tool_call_id=ToolCallId(call_id))
 
 
-def spoken(text: str, *, id: str = "m") -> list[Event]:
+def text_events(text: str, *, id: str = "m") -> list[Event]:
     """Return the events of a message that is said in one piece."""
     message = MessageId(id)
     return [
@@ -72,7 +72,7 @@ async def finish(store: Store, lease: Lease, text: str = "done") -> None:
         Commit(
             lease=lease,
             messages=[assistant(text)],
-            events=spoken(text, id=f"{lease.run_id}-end"),
+            events=text_events(text, id=f"{lease.run_id}-end"),
             move=Move(to=RunStatus.COMPLETED, output=text),
         )
     )

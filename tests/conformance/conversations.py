@@ -20,25 +20,25 @@ from tests.builders import FIRST, MINUTE, assistant, new_thread, user
 from tests.conformance.conftest import SPACE
 
 
-async def make(store: Store, thread: ThreadId, *said: str, **fields: Any) -> Run:
+async def create_run(store: Store, thread: ThreadId, *said: str, **fields: Any) -> Run:
     """Make a run that begins with what was said."""
     messages = [user(text) for text in said]
     return (await store.runs.create(SPACE, NewRun(thread=thread, messages=messages, **fields))).run
 
 
-def on(run: Run, sequence: int | None = None) -> RunBase:
+def base_on(run: Run, sequence: int | None = None) -> RunBase:
     """Return the base of a run that continues another, at its end or after one of its messages."""
     return RunBase(run_id=run.id, sequence=sequence)
 
 
-async def ended(store: Store, thread: ThreadId, *said: str, **fields: Any) -> Run:
+async def ended_run(store: Store, thread: ThreadId, *said: str, **fields: Any) -> Run:
     """Make a run that says nothing itself and is over."""
-    run = await make(store, thread, *said, **fields)
+    run = await create_run(store, thread, *said, **fields)
     (run,) = await store.runs.end(SPACE, run.id)
     return run
 
 
-async def claimed(store: Store, run: Run) -> Lease:
+async def claim_run(store: Store, run: Run) -> Lease:
     """Claim a run, and give back whatever else could be claimed."""
     leases = await store.leases.claim(FIRST, lease=MINUTE, limit=100)
     for lease in leases:
@@ -56,30 +56,30 @@ async def complete(store: Store, lease: Lease, *said: str, **values: Json) -> Ru
     return await store.runs.get(lease.space_id, lease.run_id)
 
 
-async def answered(store: Store, thread: ThreadId, asked: str, *replies: str, **fields: Any) -> Run:
+async def completed_run(store: Store, thread: ThreadId, asked: str, *replies: str, **fields: Any) -> Run:
     """Make a run and complete it with what it replies."""
-    return await complete(store, await claimed(store, await make(store, thread, asked, **fields)), *replies)
+    return await complete(store, await claim_run(store, await create_run(store, thread, asked, **fields)), *replies)
 
 
-async def live(store: Store, state: RunStatus) -> Run:
+async def active_run(store: Store, state: RunStatus) -> Run:
     """Return a run that is in a status which is no end."""
-    run = await make(store, await new_thread(store, SPACE), "hello")
+    run = await create_run(store, await new_thread(store, SPACE), "hello")
     if state is RunStatus.PENDING:
-        run = await make(store, run.thread_id, "and")
+        run = await create_run(store, run.thread_id, "and")
     elif state is RunStatus.RUNNING:
-        await claimed(store, run)
+        await claim_run(store, run)
     elif state is RunStatus.WAITING:
-        await ask_a_person(store, run, "really?")
+        await wait_for_person(store, run, "really?")
     found = await store.runs.get(SPACE, run.id)
     assert found.status is state
     return found
 
 
-async def ask_a_person(store: Store, run: Run, *questions: str) -> Run:
+async def wait_for_person(store: Store, run: Run, *questions: str) -> Run:
     """Make a queued run wait for somebody to answer."""
     interrupts = [NewInterrupt(kind=InterruptKind.INPUT, message=question) for question in questions]
     move = Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON)
-    await store.journal.commit(Commit(lease=await claimed(store, run), interrupts=interrupts, move=move))
+    await store.journal.commit(Commit(lease=await claim_run(store, run), interrupts=interrupts, move=move))
     return await store.runs.get(SPACE, run.id)
 
 
@@ -88,7 +88,7 @@ async def status(store: Store, run: Run) -> RunStatus:
     return (await store.runs.get(SPACE, run.id)).status
 
 
-async def told(store: Store, run: Run, *, limit: int = 1000, before: int | None = None) -> list[Any]:
+async def history_texts(store: Store, run: Run, *, limit: int = 1000, before: int | None = None) -> list[Any]:
     """Return the history of a run as texts."""
     return texts(await store.messages.history(SPACE, run.id, limit=limit, before=before))
 
@@ -104,15 +104,17 @@ def sequences(messages: Sequence[Message]) -> list[int | None]:
 
 
 @asynccontextmanager
-async def refused(store: Store, *kinds: type[HoldfastError]) -> AsyncIterator[pytest.ExceptionInfo[HoldfastError]]:
+async def expect_refusal(
+    store: Store, *kinds: type[HoldfastError]
+) -> AsyncIterator[pytest.ExceptionInfo[HoldfastError]]:
     """Expect an error of one of these kinds, and everything to be as it was."""
-    before = await everything(store)
+    before = await read_everything(store)
     with pytest.raises(kinds) as info:
         yield info
-    assert await everything(store) == before
+    assert await read_everything(store) == before
 
 
-async def everything(store: Store) -> dict[str, Any]:
+async def read_everything(store: Store) -> dict[str, Any]:
     """Return all that can be read of the store."""
     spaces = (await store.spaces.page(limit=200)).items
     return {"spaces": spaces} | {space.id: await _contents(store, space.id) for space in spaces}

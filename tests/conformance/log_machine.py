@@ -23,10 +23,10 @@ from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import TimerState
 from holdfast.store.store import Store
 from tests.builders import user
-from tests.conformance.log_ground import Ground
 from tests.conformance.log_invariants import SPACE, check_everything, check_heads, check_opening, check_touched
 from tests.conformance.log_model import Model, ModelRun, ModelThread, Said, Start
 from tests.conformance.log_worker import Planned, Turn, plan
+from tests.conformance.machine_database import MachineDatabase
 
 T = TypeVar("T")
 Thing = TypeVar("Thing", ModelRun, ModelThread, tuple[ModelRun, Lease])
@@ -49,7 +49,7 @@ class Birth:
 class LogMachine(RuleBasedStateMachine):
     """Does to the store and to the model the same, and compares."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: MachineDatabase) -> None:
         super().__init__()
         self._ground = ground
         self._clock = ground.clock

@@ -42,7 +42,7 @@ class Ports(NamedTuple):
     api_keys: ApiKeys
     notifications: Notifications
     tool_trust: ToolTrust
-    census: RunCounts
+    run_counts: RunCounts
 
 
 def ports_of(store: Store) -> Ports:
@@ -68,7 +68,7 @@ def ports_of(store: Store) -> Ports:
         api_keys=store.api_keys,
         notifications=store.notifications,
         tool_trust=store.tool_trust,
-        census=store.run_counts,
+        run_counts=store.run_counts,
     )
 
 

@@ -15,7 +15,7 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.scenes import at
+from tests.conformance.run_builders import seconds_from_now
 from tests.conformance.tables import rows_of
 
 
@@ -27,9 +27,13 @@ def new_key(secret: str = "secret", **fields: Any) -> NewApiKey:
     return NewApiKey(**{"name": "laptop", "scope": Scope.RUN, "secret_hash": hashed(secret), **fields})
 
 
-async def test_a_key_is_kept_as_it_was_made_without_its_secret(store: Store, clock: HeldClock) -> None:
+async def test_a_stored_key_is_returned_without_its_secret(store: Store, clock: HeldClock) -> None:
     new = new_key(
-        name="Büro · 職場", scope=Scope.ADMIN, rate_limit="60/minute", expires_at=at(clock, 60), created_by="ann"
+        name="Büro · 職場",
+        scope=Scope.ADMIN,
+        rate_limit="60/minute",
+        expires_at=seconds_from_now(clock, 60),
+        created_by="ann",
     )
     made = await store.api_keys.create([SPACE], new)
     assert made == ApiKey(
@@ -40,8 +44,8 @@ async def test_a_key_is_kept_as_it_was_made_without_its_secret(store: Store, clo
         every_space=False,
         rate_limit="60/minute",
         created_by="ann",
-        created_at=at(clock, 0),
-        expires_at=at(clock, 60),
+        created_at=seconds_from_now(clock, 0),
+        expires_at=seconds_from_now(clock, 60),
         revoked_at=None,
     )
     assert made.id.startswith("key_")
@@ -55,7 +59,7 @@ async def test_a_key_is_found_by_its_id_with_the_hash_of_its_secret(store: Store
         await store.api_keys.find(ApiKeyId("key_missing"))
 
 
-async def test_a_key_for_every_space_is_bound_to_none_and_outlives_each(store: Store) -> None:
+async def test_a_key_forevery_space_is_bound_to_none_and_outlives_each(store: Store) -> None:
     made = await store.api_keys.create([], new_key(every_space=True))
     assert (made.every_space, made.space_ids) == (True, [])
     assert await store.api_keys.of_space(SPACE) == []
@@ -63,7 +67,7 @@ async def test_a_key_for_every_space_is_bound_to_none_and_outlives_each(store: S
     assert (await store.api_keys.find(made.id)).key == made
 
 
-async def test_all_keys_come_the_oldest_first(store: Store) -> None:
+async def test_all_keys_come_oldest_first(store: Store) -> None:
     assert not await store.api_keys.any()
     assert await store.api_keys.all() == []
     one = await store.api_keys.create([SPACE], new_key("one"))
@@ -81,7 +85,7 @@ async def test_a_key_is_bound_to_each_of_its_spaces_once(store: Store) -> None:
     assert await store.api_keys.of_space(OTHER) == [made]
 
 
-async def test_a_secret_already_kept_is_refused(store: Store, where: str | Path) -> None:
+async def test_a_secret_already_stored_is_refused(store: Store, where: str | Path) -> None:
     await store.api_keys.create([SPACE], new_key())
     before = await rows_of(where)
     with pytest.raises(IdTaken, match="this secret is in use"):
@@ -89,7 +93,7 @@ async def test_a_secret_already_kept_is_refused(store: Store, where: str | Path)
     assert await rows_of(where) == before
 
 
-async def test_of_many_that_keep_one_secret_at_once_one_does(stores: list[Store]) -> None:
+async def test_of_many_concurrent_creates_with_one_secret_one_succeeds(stores: list[Store]) -> None:
     made = await asyncio.gather(
         *(stores[number % len(stores)].api_keys.create([SPACE], new_key()) for number in range(8)),
         return_exceptions=True,
@@ -99,7 +103,7 @@ async def test_of_many_that_keep_one_secret_at_once_one_does(stores: list[Store]
     assert await stores[0].api_keys.all() == [kept]
 
 
-async def test_what_can_never_be_a_key_is_refused(store: Store, where: str | Path) -> None:
+async def test_an_invalid_key_is_refused(store: Store, where: str | Path) -> None:
     before = await rows_of(where)
     for spaces, new, error in [
         ([], new_key(), Invalid),
@@ -115,7 +119,7 @@ async def test_what_can_never_be_a_key_is_refused(store: Store, where: str | Pat
     assert await rows_of(where) == before
 
 
-async def test_the_keys_of_a_space_come_the_oldest_first_the_revoked_ones_too(store: Store) -> None:
+async def test_the_keys_of_a_space_come_oldest_first_the_revoked_ones_too(store: Store) -> None:
     one, two, three = [await store.api_keys.create([SPACE], new_key(name)) for name in ("one", "two", "three")]
     await store.api_keys.create([OTHER], new_key("theirs"))
     revoked = await store.api_keys.revoke(two.id)
@@ -124,14 +128,14 @@ async def test_the_keys_of_a_space_come_the_oldest_first_the_revoked_ones_too(st
         await store.api_keys.of_space(SpaceId("missing"))
 
 
-async def test_a_revoked_key_is_still_found_and_says_so(store: Store, clock: HeldClock) -> None:
+async def test_a_revoked_key_is_still_found_and_marked_revoked(store: Store, clock: HeldClock) -> None:
     made = await store.api_keys.create([SPACE], new_key())
-    assert is_valid(made, now=at(clock, 0))
+    assert is_valid(made, now=seconds_from_now(clock, 0))
     revoked = await store.api_keys.revoke(made.id)
-    assert revoked.revoked_at == at(clock, 0)
+    assert revoked.revoked_at == seconds_from_now(clock, 0)
     found = (await store.api_keys.find(made.id)).key
     assert found == revoked
-    assert not is_valid(found, now=at(clock, 0))
+    assert not is_valid(found, now=seconds_from_now(clock, 0))
 
 
 async def test_revoking_a_key_again_changes_nothing(store: Store, clock: HeldClock) -> None:
@@ -146,7 +150,7 @@ async def test_a_missing_key_cannot_be_revoked(store: Store) -> None:
         await store.api_keys.revoke(ApiKeyId("key_missing"))
 
 
-async def test_a_key_goes_with_the_last_of_its_spaces(store: Store) -> None:
+async def test_a_key_is_deleted_with_the_last_of_its_spaces(store: Store) -> None:
     theirs = await store.api_keys.create([OTHER], new_key("theirs"))
     both = await store.api_keys.create([SPACE, OTHER], new_key("both"))
     await store.spaces.delete(OTHER)

@@ -33,7 +33,7 @@ async def run(store: Store) -> Run:
     return await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
 
 
-async def test_an_artifact_is_kept_as_it_was_made(store: Store, run: Run, clock: HeldClock) -> None:
+async def test_an_artifact_is_read_back_unchanged(store: Store, run: Run, clock: HeldClock) -> None:
     new = NewArtifact(
         type=ArtifactType.CODE,
         title="Grüße · 挨拶",
@@ -63,7 +63,7 @@ async def test_an_artifact_is_kept_as_it_was_made(store: Store, run: Run, clock:
     assert await store.artifacts.get(SPACE, made.id) == made
 
 
-async def test_artifacts_of_a_deleted_thread_leave_the_list_and_are_added_to_no_more(store: Store, run: Run) -> None:
+async def test_artifacts_of_a_deleted_thread_are_not_listed_and_accept_no_version(store: Store, run: Run) -> None:
     other = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     gone = await store.artifacts.create(SPACE, run.id, doc())
     kept = await store.artifacts.create(SPACE, other.id, doc())
@@ -95,19 +95,19 @@ async def test_an_artifact_of_a_file_has_the_digest_and_size_of_the_file(store: 
     assert await store.artifacts.get(SPACE, made.id) == made
 
 
-async def test_an_artifact_of_a_file_that_is_not_there_is_refused(store: Store, run: Run, where: str | Path) -> None:
+async def test_an_artifact_of_a_file_that_does_not_exist_is_refused(store: Store, run: Run, where: str | Path) -> None:
     before = await rows_of(where)
     with pytest.raises(NotFound, match="there is no file `fil_missing`"):
         await store.artifacts.create(SPACE, run.id, doc(None, file_id=FileId("fil_missing")))
     assert await rows_of(where) == before
 
 
-async def test_an_artifact_of_a_run_that_is_not_there_is_refused(store: Store) -> None:
+async def test_an_artifact_of_a_run_that_does_not_exist_is_refused(store: Store) -> None:
     with pytest.raises(NotFound, match="there is no run `run_missing`"):
         await store.artifacts.create(SPACE, RunId("run_missing"), doc())
 
 
-async def test_what_can_never_be_an_artifact_is_refused(store: Store, run: Run, where: str | Path) -> None:
+async def test_an_invalid_artifact_is_refused(store: Store, run: Run, where: str | Path) -> None:
     before = await rows_of(where)
     for new, error in [
         (doc(None), Invalid),
@@ -122,19 +122,19 @@ async def test_what_can_never_be_an_artifact_is_refused(store: Store, run: Run, 
     assert await rows_of(where) == before
 
 
-async def test_under_the_id_of_an_earlier_one_it_becomes_the_next_version(store: Store, run: Run) -> None:
+async def test_an_artifact_with_an_existing_id_becomes_the_next_version(store: Store, run: Run) -> None:
     first = await store.artifacts.create(SPACE, run.id, doc("one"))
     second = await store.artifacts.create(SPACE, run.id, doc("two", id=first.id, title="Better notes"))
     assert (second.id, second.version, second.title, second.content) == (first.id, 2, "Better notes", "two")
     assert await store.artifacts.get(SPACE, first.id, version=1) == first
 
 
-async def test_a_chosen_id_that_is_new_begins_with_version_one(store: Store, run: Run) -> None:
+async def test_a_new_chosen_id_starts_with_version_one(store: Store, run: Run) -> None:
     made = await store.artifacts.create(SPACE, run.id, doc(id=ArtifactId("report")))
     assert (made.id, made.version) == ("report", 1)
 
 
-async def test_a_later_run_makes_a_next_version_too(store: Store) -> None:
+async def test_a_later_run_can_create_the_next_version(store: Store) -> None:
     first = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     later = await new_run(store, SPACE, await new_thread(store, SPACE), "again")
     made = await store.artifacts.create(SPACE, first.id, doc())
@@ -145,7 +145,7 @@ async def test_a_later_run_makes_a_next_version_too(store: Store) -> None:
     ]
 
 
-async def test_the_newest_version_is_returned_unless_told(store: Store, run: Run) -> None:
+async def test_the_latest_version_is_returned_by_default(store: Store, run: Run) -> None:
     for content in ("one", "two", "three"):
         await store.artifacts.create(SPACE, run.id, doc(content, id=ArtifactId("a")))
     assert (await store.artifacts.get(SPACE, ArtifactId("a"))).content == "three"
@@ -164,20 +164,20 @@ async def test_a_missing_artifact_or_version_is_not_found(store: Store, run: Run
             await store.artifacts.get(SPACE, made.id, version=version)
 
 
-async def test_a_version_that_no_database_can_count_to_is_refused(store: Store, run: Run) -> None:
+async def test_a_version_number_that_is_too_large_is_refused(store: Store, run: Run) -> None:
     made = await store.artifacts.create(SPACE, run.id, doc())
     with pytest.raises(Invalid):
         await store.artifacts.get(SPACE, made.id, version=2**70)
 
 
-async def test_versions_come_without_content_the_oldest_first(store: Store, run: Run) -> None:
+async def test_versions_come_without_content_oldest_first(store: Store, run: Run) -> None:
     made = [await store.artifacts.create(SPACE, run.id, doc(text, id=ArtifactId("a"))) for text in ("one", "two")]
     listed = await store.artifacts.versions(SPACE, ArtifactId("a"))
     assert [one.content for one in listed] == [None, None]
     assert [(one.version, one.digest, one.size) for one in listed] == [(1, made[0].digest, 3), (2, made[1].digest, 3)]
 
 
-async def test_a_list_shows_every_version_without_content_the_newest_first(store: Store, run: Run) -> None:
+async def test_a_list_shows_every_version_without_content_newest_first(store: Store, run: Run) -> None:
     for name, text in [("a", "one"), ("b", "two"), ("a", "three")]:
         await store.artifacts.create(SPACE, run.id, doc(text, id=ArtifactId(name)))
     listed = (await store.artifacts.page(SPACE)).items
@@ -197,7 +197,7 @@ async def test_pages_show_each_once_while_others_are_added(store: Store, run: Ru
     assert seen == made[::-1]
 
 
-async def test_a_list_can_be_of_one_run(store: Store, run: Run) -> None:
+async def test_a_list_can_be_filtered_by_run(store: Store, run: Run) -> None:
     other = await new_run(store, SPACE, await new_thread(store, SPACE), "again")
     made = await store.artifacts.create(SPACE, run.id, doc())
     await store.artifacts.create(SPACE, other.id, doc())
@@ -206,14 +206,14 @@ async def test_a_list_can_be_of_one_run(store: Store, run: Run) -> None:
         await store.artifacts.page(SPACE, run=RunId("run_missing"))
 
 
-async def test_a_page_that_cannot_be_is_refused(store: Store) -> None:
+async def test_an_invalid_page_is_refused(store: Store) -> None:
     wrong: list[dict[str, Any]] = [{"limit": 0}, {"limit": 201}, {"cursor": "x"}, {"cursor": "1.2"}]
     for options in wrong:
         with pytest.raises(Invalid):
             await store.artifacts.page(SPACE, **options)
 
 
-async def test_an_artifact_of_a_commit_is_there_with_it_or_not_at_all(store: Store, run: Run) -> None:
+async def test_an_artifact_of_a_commit_is_stored_with_it_or_not_at_all(store: Store, run: Run) -> None:
     lease = await claim(store)
     await store.journal.commit(
         Commit(lease=lease, messages=[assistant("here")], artifacts=[doc("one", id=ArtifactId("a")), doc("two")])
@@ -236,7 +236,7 @@ async def test_a_lost_lease_leaves_no_artifact(store: Store, run: Run, clock: He
     assert (await store.artifacts.page(SPACE)).items == []
 
 
-async def test_versions_made_at_once_are_all_kept_under_numbers_of_their_own(stores: list[Store], run: Run) -> None:
+async def test_concurrent_versions_all_get_their_own_number(stores: list[Store], run: Run) -> None:
     made = await asyncio.gather(
         *(
             stores[number % len(stores)].artifacts.create(SPACE, run.id, doc(str(number), id=ArtifactId("a")))
@@ -247,7 +247,7 @@ async def test_versions_made_at_once_are_all_kept_under_numbers_of_their_own(sto
     assert {one.content for one in made} == {str(number) for number in range(12)}
 
 
-async def test_commits_that_make_versions_at_once_are_all_kept(stores: list[Store]) -> None:
+async def test_concurrent_commits_of_versions_all_succeed(stores: list[Store]) -> None:
     for number in range(4):
         await new_run(stores[0], SPACE, await new_thread(stores[0], SPACE), str(number))
     leases = await stores[0].leases.claim(FIRST, lease=MINUTE, limit=4)
@@ -264,7 +264,7 @@ async def test_commits_that_make_versions_at_once_are_all_kept(stores: list[Stor
     assert Counter(one.run_id for one in versions) == {lease.run_id: 15 for lease in leases}
 
 
-async def test_a_file_is_deleted_or_an_artifact_is_made_of_it_but_never_both(stores: list[Store], run: Run) -> None:
+async def test_a_file_is_deleted_or_used_by_an_artifact_but_never_both(stores: list[Store], run: Run) -> None:
     for number in range(20):
         file = await stores[0].files.create(SPACE, NewFile(name="a", content=str(number).encode()))
         made, deleted = await asyncio.gather(

@@ -14,10 +14,20 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, result, spoken
+from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, result, text_events
 from tests.conformance.conftest import SPACE
-from tests.conformance.conversations import claimed
-from tests.conformance.scenes import COMPLETED, after, child_of, commit, get, model_step, queued, running, tool_step
+from tests.conformance.conversations import claim_run
+from tests.conformance.run_builders import (
+    COMPLETED,
+    child_of,
+    commit,
+    get,
+    model_step,
+    queued,
+    run_after,
+    running,
+    tool_step,
+)
 from tests.conformance.tables import rows_of
 
 PLENTY = 1_000_000
@@ -62,7 +72,7 @@ async def refusal(store: Store, lease: Lease) -> dict[str, Any]:
 
 async def spawned(store: Store, parent: RunId, **options: Any) -> Lease:
     """Make a child and claim it."""
-    return await claimed(store, await child_of(store, parent, **options))
+    return await claim_run(store, await child_of(store, parent, **options))
 
 
 async def test_a_call_starts_while_a_token_is_left_and_not_after(store: Store) -> None:
@@ -80,7 +90,7 @@ async def test_a_call_starts_while_a_billionth_of_the_money_is_left_and_not_afte
     assert await refusal(store, lease) == {"budget": "cost_budget_usd", "limit": 0.3, "spent": 0.3}
 
 
-async def test_of_two_budgets_each_counts(store: Store) -> None:
+async def test_both_budgets_of_a_run_are_checked(store: Store) -> None:
     limits = Limits(token_budget=100, cost_budget_usd=1.0)
     by_tokens, by_cost = [await running(store, limits=limits) for _ in range(2)]
     await ask_model(store, by_tokens, used(100, 0.5))
@@ -89,7 +99,7 @@ async def test_of_two_budgets_each_counts(store: Store) -> None:
     assert (await refusal(store, by_cost))["budget"] == "cost_budget_usd"
 
 
-async def test_a_cost_that_is_unknown_uses_up_a_budget_of_money(store: Store) -> None:
+async def test_an_unknown_cost_uses_up_a_cost_budget(store: Store) -> None:
     lease = await running(store, limits=Limits(cost_budget_usd=1_000.0))
     await ask_model(store, lease, used(1, 0.5), 1)
     await ask_model(store, lease, used(1, None), 2)
@@ -97,14 +107,14 @@ async def test_a_cost_that_is_unknown_uses_up_a_budget_of_money(store: Store) ->
     assert await refusal(store, lease) == {"budget": "cost_budget_usd", "limit": 1_000.0, "spent": None}
 
 
-async def test_a_cost_that_is_unknown_says_nothing_of_a_budget_of_tokens(store: Store) -> None:
+async def test_an_unknown_cost_does_not_affect_a_token_budget(store: Store) -> None:
     lease = await running(store, limits=tokens(100))
     await ask_model(store, lease, used(60, None), 1)
     await ask_model(store, lease, used(40, None), 2)
     assert (await refusal(store, lease))["spent"] == 100
 
 
-async def test_a_call_that_failed_or_was_cut_off_is_charged(store: Store, clock: HeldClock) -> None:
+async def test_a_failed_or_interrupted_call_is_charged(store: Store, clock: HeldClock) -> None:
     run = await queued(store, limits=tokens(100))
     lease = await claim(store)
     await commit(store, lease, steps=[model_step(1, StepState.FAILED)], usage=used(40))
@@ -127,7 +137,7 @@ async def test_a_refused_start_adds_nothing(store: Store, where: str | Path) -> 
             lease,
             2,
             messages=[assistant("lost")],
-            events=spoken("lost"),
+            events=text_events("lost"),
             values={"state": 1},
             usage=used(5),
             iterations=1,
@@ -135,7 +145,7 @@ async def test_a_refused_start_adds_nothing(store: Store, where: str | Path) -> 
     assert await rows_of(where) == before
 
 
-async def test_whatever_starts_no_call_of_a_model_is_committed(store: Store) -> None:
+async def test_a_commit_that_starts_no_model_call_is_accepted_without_budget(store: Store) -> None:
     lease = await running(store, limits=tokens(100))
     await start(store, lease, 1)
     await settle(store, lease, used(500))
@@ -146,7 +156,7 @@ async def test_whatever_starts_no_call_of_a_model_is_committed(store: Store) -> 
     assert (await get(store, lease.run_id)).status is RunStatus.COMPLETED
 
 
-async def test_what_a_commit_used_itself_counts_for_the_call_that_it_starts(store: Store, where: str | Path) -> None:
+async def test_the_usage_of_a_commit_counts_for_the_call_that_it_starts(store: Store, where: str | Path) -> None:
     lease = await running(store, limits=tokens(100))
     await start(store, lease, 1)
     both = {"messages": [assistant("x")], "steps": [model_step(1, StepState.DONE), model_step(2)]}
@@ -158,7 +168,7 @@ async def test_what_a_commit_used_itself_counts_for_the_call_that_it_starts(stor
     await commit(store, lease, usage=used(99), **both)
 
 
-async def test_what_runs_below_use_is_added_to_every_budget_above(store: Store) -> None:
+async def test_usage_of_descendants_is_added_to_every_budget_above(store: Store) -> None:
     root = await running(store, limits=tokens(1000))
     child = await spawned(store, root.run_id, limits=tokens(100))
     grandchild = await spawned(store, child.run_id)
@@ -173,7 +183,7 @@ async def test_what_runs_below_use_is_added_to_every_budget_above(store: Store) 
         assert await refusal(store, lease) == {"budget": "token_budget", "limit": 1000, "spent": 1000}
 
 
-async def test_a_commit_that_spends_tells_what_is_spent_of_the_nearest_budget(store: Store) -> None:
+async def test_a_commit_with_usage_returns_the_spending_of_the_nearest_budget(store: Store) -> None:
     root = await running(store, limits=tokens(1000))
     child = await spawned(store, root.run_id, limits=tokens(100))
     below = await spawned(store, child.run_id)
@@ -188,11 +198,11 @@ async def test_a_commit_that_spends_tells_what_is_spent_of_the_nearest_budget(st
         Usage(input_tokens=16, cost_usd=None),
         None,
     ]
-    assert (await commit(store, child, events=spoken("x"))).spent is None
+    assert (await commit(store, child, events=text_events("x"))).spent is None
     assert (await start(store, child)).spent is None
 
 
-async def test_a_child_with_a_budget_holds_up_neither_its_parent_nor_its_siblings(store: Store) -> None:
+async def test_a_childs_own_budget_limits_neither_its_parent_nor_its_siblings(store: Store) -> None:
     root = await running(store)
     poor, free = [await spawned(store, root.run_id, limits=limits) for limits in (tokens(10), Limits())]
     below = await spawned(store, poor.run_id)
@@ -204,11 +214,11 @@ async def test_a_child_with_a_budget_holds_up_neither_its_parent_nor_its_sibling
         await start(store, lease, 2)
 
 
-async def test_a_run_that_goes_on_from_another_spends_nothing_of_its_budget(store: Store) -> None:
+async def test_a_run_does_not_spend_from_the_budget_of_its_base(store: Store) -> None:
     lease = await running(store, limits=tokens(10))
     await ask_model(store, lease, used(10))
     await commit(store, lease, move=COMPLETED)
-    await after(store, await get(store, lease.run_id))
+    await run_after(store, await get(store, lease.run_id))
     await ask_model(store, await claim(store), used(PLENTY))
 
 
@@ -229,7 +239,7 @@ async def siblings(store: Store, count: int, **options: Any) -> tuple[Lease, lis
     return root, await store.leases.claim(FIRST, lease=MINUTE, limit=count)
 
 
-async def test_what_siblings_use_at_once_is_added_up(stores: list[Store]) -> None:
+async def test_concurrent_usage_of_siblings_is_added_up(stores: list[Store]) -> None:
     root, children = await siblings(stores[0], 40, limits=tokens(1))
     spending = [commit(stores[n % len(stores)], lease, usage=used(n, 0.001)) for n, lease in enumerate(children)]
     await asyncio.gather(*spending)
@@ -244,7 +254,7 @@ async def test_an_unknown_cost_among_those_of_siblings_is_not_lost(store: Store)
     assert (await refusal(store, root))["spent"] is None
 
 
-async def test_a_refused_start_leaves_the_commits_that_are_written_with_it(store: Store) -> None:
+async def test_a_refused_start_does_not_affect_other_commits_in_its_batch(store: Store) -> None:
     rich, poor = await running(store, limits=tokens(PLENTY)), await running(store, limits=tokens(10))
     await ask_model(store, poor, used(10))
     for parent in (rich, poor):
@@ -253,7 +263,7 @@ async def test_a_refused_start_leaves_the_commits_that_are_written_with_it(store
     leases = await store.leases.claim(FIRST, lease=MINUTE, limit=24)
     refused = [lease.run.parent_run_id == poor.run_id and index % 3 == 0 for index, lease in enumerate(leases)]
     commits = [
-        Commit(lease=lease, events=spoken("x"), usage=used(5), steps=[model_step(1)] if index % 3 == 0 else ())
+        Commit(lease=lease, events=text_events("x"), usage=used(5), steps=[model_step(1)] if index % 3 == 0 else ())
         for index, lease in enumerate(leases)
     ]
     outcomes = await asyncio.gather(*map(store.journal.commit, commits), return_exceptions=True)
@@ -318,7 +328,7 @@ async def ended(store: Store, **options: Any) -> Run:
     return await get(store, root.id)
 
 
-async def test_only_a_run_that_is_given_one_begins_a_budget(store: Store, where: str | Path) -> None:
+async def test_only_a_run_with_a_budget_limit_has_a_budget(store: Store, where: str | Path) -> None:
     await queued(store, limits=Limits(max_iterations=3, max_duration_seconds=60))
     assert await budgets(where) == 0
     await queued(store, limits=tokens(5))
@@ -326,9 +336,9 @@ async def test_only_a_run_that_is_given_one_begins_a_budget(store: Store, where:
     assert await budgets(where) == 2
 
 
-async def test_a_budget_goes_with_its_run(store: Store, where: str | Path) -> None:
+async def test_a_budget_is_deleted_with_its_run(store: Store, where: str | Path) -> None:
     gone, based_on = await ended(store), await ended(store)
-    await after(store, based_on)
+    await run_after(store, based_on)
     assert await budgets(where) == 6
     await store.runs.delete(SPACE, gone.id)
     assert await budgets(where) == 3
@@ -336,13 +346,13 @@ async def test_a_budget_goes_with_its_run(store: Store, where: str | Path) -> No
     assert await budgets(where) == 0
 
 
-async def test_budgets_go_with_their_space(store: Store, where: str | Path) -> None:
+async def test_budgets_are_deleted_with_their_space(store: Store, where: str | Path) -> None:
     await ended(store)
     await store.spaces.delete(SPACE)
     assert await budgets(where) == 0
 
 
-async def test_a_run_that_lost_its_lease_charges_nobody(store: Store, clock: HeldClock) -> None:
+async def test_a_lost_lease_adds_no_usage(store: Store, clock: HeldClock) -> None:
     lease = await running(store, limits=tokens(100))
     clock.tick(2 * MINUTE)
     await store.leases.expire()

@@ -72,7 +72,7 @@ async def test_a_hint_reaches_every_reader_as_it_was_sent(buses: Pair) -> None:
         assert [await heard(hints, at_least(sent)) for hints in (near, far, further)] == [sent] * 3
 
 
-async def test_whoever_is_in_the_same_process_has_heard_a_hint_when_it_was_sent(buses: Pair) -> None:
+async def test_a_hint_is_delivered_in_the_same_process_before_publish_returns(buses: Pair) -> None:
     here, _ = buses
     heard = list[WakeHint]()
     with here.subscribe(heard.append):
@@ -82,14 +82,14 @@ async def test_whoever_is_in_the_same_process_has_heard_a_hint_when_it_was_sent(
     assert heard == [about("a")]
 
 
-async def test_hints_travel_both_ways(buses: Pair) -> None:
+async def test_hints_are_delivered_in_both_directions(buses: Pair) -> None:
     here, there = buses
     async with hints_of(here) as near:
         there.publish(about("back"))
         assert await heard(near, at_least(about("back"))) == about("back")
 
 
-async def test_a_reader_receives_hints_from_now_on(buses: Pair) -> None:
+async def test_a_subscriber_receives_only_later_hints(buses: Pair) -> None:
     here, _ = buses
     here.publish(about("early"))
     async with hints_of(here) as hints:
@@ -97,7 +97,7 @@ async def test_a_reader_receives_hints_from_now_on(buses: Pair) -> None:
         assert await anext(hints) == about("late")
 
 
-async def test_a_slow_reader_receives_many_hints_as_one_and_holds_up_nobody(buses: Pair) -> None:
+async def test_a_slow_reader_receives_many_hints_as_one_and_blocks_nobody(buses: Pair) -> None:
     here, there = buses
     sent = WakeHint(runs=about(*range(100)).runs, queue=True)
     async with hints_of(there) as slow, hints_of(there) as quick:
@@ -109,7 +109,7 @@ async def test_a_slow_reader_receives_many_hints_as_one_and_holds_up_nobody(buse
         assert await anext(slow) == sent
 
 
-async def test_a_sender_needs_no_reader(buses: Pair) -> None:
+async def test_a_hint_can_be_sent_without_a_subscriber(buses: Pair) -> None:
     here, there = buses
     for number in range(1000):
         here.publish(about(number))
@@ -144,7 +144,7 @@ async def test_a_hint_does_not_come_back_to_the_process_that_sent_it(postgres_ur
         assert await heard(near, at_least(about("other"))) == about("other")
 
 
-async def test_what_gathers_while_one_is_sent_goes_as_one_notification(postgres_url: str) -> None:
+async def test_hints_collected_during_a_send_are_sent_as_one_notification(postgres_url: str) -> None:
     payloads: asyncio.Queue[str] = asyncio.Queue()
     listener = await asyncpg.connect(postgres_url)
     try:
@@ -181,7 +181,7 @@ async def test_a_hint_of_any_size_arrives(postgres_url: str) -> None:
             assert await heard(hints, lambda wake: wake != WakeHint()) in (sent, WakeHint(everything=True))
 
 
-async def test_a_bus_whose_connection_was_cut_connects_again_and_tells_its_readers(postgres_url: str) -> None:
+async def test_a_bus_reconnects_after_a_lost_connection_and_wakes_its_subscribers(postgres_url: str) -> None:
     url = postgres_url
     async with connected(url) as here, connected(url) as there, hints_of(here) as near, hints_of(there) as far:
         await _cut(url)
@@ -203,7 +203,7 @@ async def _cut(url: str) -> None:
     assert cut == [(True,)] * 2
 
 
-async def test_a_sender_learns_nothing_of_a_server_that_is_gone(own_postgres: PostgresServer) -> None:
+async def test_publish_does_not_fail_without_a_server(own_postgres: PostgresServer) -> None:
     url = own_postgres.url()
     async with connected(url) as here, connected(url) as there, hints_of(here) as near, hints_of(there) as far:
         await own_postgres.kill()

@@ -30,20 +30,20 @@ from holdfast.domain.step import StepState
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.builders import FIRST, MINUTE, SECOND, assistant, claim, new_thread, spoken, user
+from tests.builders import FIRST, MINUTE, SECOND, assistant, claim, new_thread, text_events, user
 from tests.conformance.conftest import SPACE
-from tests.conformance.conversations import claimed, told
-from tests.conformance.scenes import (
+from tests.conformance.conversations import claim_run, history_texts
+from tests.conformance.run_builders import (
     COMPLETED,
     FAILED,
     WAITING,
-    asked,
-    at,
     commit,
     get,
     model_step,
+    new_interrupt,
     queued,
     running,
+    seconds_from_now,
     status,
 )
 from tests.conformance.tables import orphans_of, rows_of
@@ -63,10 +63,10 @@ def child(parent: Lease, name: str | None = None, *said: str, **options: Any) ->
 async def spawned(store: Store, parent: Lease, name: str, **options: Any) -> Lease:
     """Make a child in a commit, and claim it."""
     await commit(store, parent, children=[child(parent, name, **options)])
-    return await claimed(store, await get(store, RunId(name)))
+    return await claim_run(store, await get(store, RunId(name)))
 
 
-async def test_children_are_made_with_the_commit(store: Store, clock: HeldClock) -> None:
+async def test_children_are_created_with_the_commit(store: Store, clock: HeldClock) -> None:
     parent = await running(store, "begin")
     one = child(
         parent,
@@ -80,9 +80,9 @@ async def test_children_are_made_with_the_commit(store: Store, clock: HeldClock)
         tags=["x"],
         input={"why": "because"},
     )
-    await commit(store, parent, messages=[assistant("go")], events=spoken("go"), children=[one, child(parent)])
+    await commit(store, parent, messages=[assistant("go")], events=text_events("go"), children=[one, child(parent)])
     made, unnamed = await store.runs.children(SPACE, parent.run_id)
-    assert (made.id, made.status, made.created_at) == ("one", RunStatus.QUEUED, at(clock, 0))
+    assert (made.id, made.status, made.created_at) == ("one", RunStatus.QUEUED, seconds_from_now(clock, 0))
     assert (made.parent_run_id, made.root_run_id) == (parent.run_id, parent.run_id)
     assert made.child_thread_id == made.thread_id != parent.thread_id
     assert (made.agent_type, made.priority, made.limits, made.tags, made.input) == (
@@ -92,13 +92,13 @@ async def test_children_are_made_with_the_commit(store: Store, clock: HeldClock)
         ["x"],
         {"why": "because"},
     )
-    assert await told(store, made) == ["do this", "and that"]
+    assert await history_texts(store, made) == ["do this", "and that"]
     assert await store.values.of_run(SPACE, made.id) == {"state": {"n": 1}}
     assert [event.type for event in await store.events.after(SPACE, made.id)] == ["RUN_STARTED"]
     assert unnamed.id.startswith("run_")
 
 
-async def test_a_child_of_a_commit_is_like_one_that_was_made_by_itself(store: Store) -> None:
+async def test_a_child_of_a_commit_equals_one_created_directly(store: Store) -> None:
     parent = await running(store)
     await commit(store, parent, children=[child(parent, "one", "hi", thread=NewThread(id=ThreadId("t-1")))])
     await store.runs.create(SPACE, child(parent, "two", "hi", thread=NewThread(id=ThreadId("t-2"))))
@@ -148,8 +148,8 @@ async def missing_target(store: Store, parent: Lease) -> dict[str, Any]:
 
 async def taken_question(store: Store, parent: Lease) -> dict[str, Any]:
     other = await running(store)
-    await commit(store, other, interrupts=[asked("q")], move=Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON))
-    return {"interrupts": [asked("q")], "move": Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON)}
+    await commit(store, other, interrupts=[new_interrupt("q")], move=Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON))
+    return {"interrupts": [new_interrupt("q")], "move": Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON)}
 
 
 async def taken_child(store: Store, parent: Lease) -> dict[str, Any]:
@@ -183,9 +183,7 @@ REFUSED: dict[Callable[..., Any], type[HoldfastError]] = {
 
 
 @pytest.mark.parametrize("why", REFUSED, ids=lambda why: why.__name__)
-async def test_a_commit_that_is_refused_makes_no_child(
-    store: Store, where: str | Path, why: Callable[..., Any]
-) -> None:
+async def test_a_refused_commit_creates_no_child(store: Store, where: str | Path, why: Callable[..., Any]) -> None:
     parent = await running(store, limits=Limits(token_budget=100))
     parts = {"children": [child(parent, "first"), child(parent, "second", "hi")], **await why(store, parent)}
     before = await rows_of(where)
@@ -194,7 +192,7 @@ async def test_a_commit_that_is_refused_makes_no_child(
     assert await rows_of(where) == before
 
 
-async def test_commits_that_are_refused_leave_the_children_of_those_that_are_written_with_them(store: Store) -> None:
+async def test_refused_commits_do_not_affect_children_of_other_commits_in_the_batch(store: Store) -> None:
     for _ in range(16):
         await queued(store)
     leases = await store.leases.claim(FIRST, lease=MINUTE, limit=16)
@@ -228,7 +226,7 @@ async def test_a_child_names_the_run_that_spawns_it_and_begins_a_thread(store: S
     before = await rows_of(where)
     for options in wrong:
         with pytest.raises(Invalid):
-            await commit(store, parent, events=spoken("x"), children=[replace(child(parent), **options)])
+            await commit(store, parent, events=text_events("x"), children=[replace(child(parent), **options)])
     assert await rows_of(where) == before
 
 
@@ -240,11 +238,11 @@ async def test_a_childs_id_must_never_have_been_used(store: Store, where: str | 
     before = await rows_of(where)
     for names in ([gone.id], [parent.run_id], ["twin", "twin"]):
         with pytest.raises(IdTaken):
-            await commit(store, parent, events=spoken("x"), children=[child(parent, name) for name in names])
+            await commit(store, parent, events=text_events("x"), children=[child(parent, name) for name in names])
     assert await rows_of(where) == before
 
 
-async def test_a_thread_that_is_there_already_is_not_begun_again(store: Store, where: str | Path) -> None:
+async def test_an_existing_thread_id_is_refused_for_a_new_thread(store: Store, where: str | Path) -> None:
     parent = await running(store)
     taken = await new_thread(store, SPACE)
     before = await rows_of(where)
@@ -253,7 +251,7 @@ async def test_a_thread_that_is_there_already_is_not_begun_again(store: Store, w
     assert await rows_of(where) == before
 
 
-async def test_of_commits_that_make_the_same_child_at_once_one_holds(stores: list[Store]) -> None:
+async def test_of_concurrent_commits_that_create_the_same_child_one_succeeds(stores: list[Store]) -> None:
     for _ in range(8):
         await queued(stores[0])
     leases = await stores[0].leases.claim(FIRST, lease=MINUTE, limit=8)
@@ -265,7 +263,7 @@ async def test_of_commits_that_make_the_same_child_at_once_one_holds(stores: lis
     assert sum(isinstance(outcome, IdTaken) for outcome in outcomes) == 7
 
 
-async def test_many_commits_at_once_make_all_their_children(stores: list[Store], where: str | Path) -> None:
+async def test_many_concurrent_commits_create_all_their_children(stores: list[Store], where: str | Path) -> None:
     for _ in range(12):
         await queued(stores[0])
     leases = await stores[0].leases.claim(FIRST, lease=MINUTE, limit=12)
@@ -281,13 +279,13 @@ async def test_many_commits_at_once_make_all_their_children(stores: list[Store],
     assert await orphans_of(where) == {}
 
 
-async def test_sub_agents_of_commits_are_nested_only_so_deep(store: Store, where: str | Path) -> None:
+async def test_the_nesting_of_sub_agents_of_commits_is_limited(store: Store, where: str | Path) -> None:
     lease = await running(store)
     for depth in range(MAX_NESTING):
         lease = await spawned(store, lease, f"depth-{depth}")
     before = await rows_of(where)
     with pytest.raises(Invalid):
-        await commit(store, lease, events=spoken("x"), children=[child(lease)])
+        await commit(store, lease, events=text_events("x"), children=[child(lease)])
     assert await rows_of(where) == before
 
 
@@ -318,7 +316,7 @@ async def test_the_end_of_a_child_from_outside_reaches_its_parent_too(store: Sto
     assert (item.data["run_id"], item.data["status"]) == ("one", "cancelled")
 
 
-async def test_the_end_of_a_run_takes_the_children_of_its_commits(store: Store) -> None:
+async def test_ending_a_run_ends_the_children_of_its_commits(store: Store) -> None:
     root = await running(store)
     middle = await spawned(store, root, "middle")
     await commit(store, middle, children=[child(middle, "leaf")])
@@ -327,7 +325,7 @@ async def test_the_end_of_a_run_takes_the_children_of_its_commits(store: Store) 
     assert {await status(store, RunId(name)) for name in ("middle", "leaf")} == {RunStatus.CANCELLED}
 
 
-async def test_a_child_lives_on_when_its_parent_completes_with_the_commit_that_makes_it(store: Store) -> None:
+async def test_a_child_stays_active_when_the_commit_that_creates_it_completes_its_parent(store: Store) -> None:
     parent = await running(store)
     await commit(store, parent, children=[child(parent, "one")], move=COMPLETED)
     lease = await claim(store, SECOND)
@@ -348,7 +346,7 @@ async def test_no_child_of_a_commit_outlives_an_end_that_it_raced_with(stores: l
         assert [run.status for run in children] == [RunStatus.CANCELLED] * len(children)
 
 
-async def test_children_go_with_their_parent(store: Store, where: str | Path) -> None:
+async def test_children_are_deleted_with_their_parent(store: Store, where: str | Path) -> None:
     parent = await running(store)
     await commit(store, parent, children=[child(parent, "one", "hi"), child(parent, "two")])
     await store.runs.end(SPACE, parent.run_id)

@@ -23,12 +23,21 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, assistant, call, new_thread, result, user
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.conversations import claimed, ended, make, on, refused, sequences, texts, told
+from tests.conformance.conversations import (
+    base_on,
+    claim_run,
+    create_run,
+    ended_run,
+    expect_refusal,
+    history_texts,
+    sequences,
+    texts,
+)
 
 MISSING = RunId("missing")
 
 
-async def test_a_run_is_made_as_it_was_asked_for(store: Store, clock: HeldClock) -> None:
+async def test_a_run_is_created_as_requested(store: Store, clock: HeldClock) -> None:
     thread = await new_thread(store, SPACE)
     later = instant(Millis(clock.now() + 60_000))
     new = NewRun(
@@ -89,13 +98,13 @@ def _expected(new: NewRun, thread: ThreadId, now: Instant) -> Run:
     )
 
 
-async def test_a_run_is_returned_as_it_will_be_read(store: Store) -> None:
+async def test_the_created_run_equals_the_run_as_read(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    base = await ended(store, thread, "hello")
-    live = await make(store, thread, "live")
+    base = await ended_run(store, thread, "hello")
+    live = await create_run(store, thread, "live")
     for new in (
         NewRun(thread=thread, messages=[user("behind it")]),
-        NewRun(thread=thread, base=on(base, 0), agent_type="", model=""),
+        NewRun(thread=thread, base=base_on(base, 0), agent_type="", model=""),
         NewRun(
             thread=thread, base=None, wait_until=Instant("2030-01-01T02:00:00+02:00"), limits=Limits(token_budget=1)
         ),
@@ -106,16 +115,14 @@ async def test_a_run_is_returned_as_it_will_be_read(store: Store) -> None:
         assert created.run == await store.runs.get(SPACE, created.run.id)
 
 
-async def test_a_run_has_the_agent_of_its_thread_unless_told(store: Store) -> None:
+async def test_a_run_has_the_agent_of_its_thread_by_default(store: Store) -> None:
     thread = (await store.threads.create(SPACE, NewThread(agent_type="writer"))).id
-    assert (await ended(store, thread)).agent_type == "writer"
-    assert (await ended(store, thread, agent_type="coder")).agent_type == "coder"
+    assert (await ended_run(store, thread)).agent_type == "writer"
+    assert (await ended_run(store, thread, agent_type="coder")).agent_type == "coder"
 
 
 @pytest.mark.parametrize("key", [None, "k"], ids=["plain", "with-a-key"])
-async def test_a_run_that_relies_on_the_agent_of_its_thread_is_made_only_if_it_is_that(
-    store: Store, key: str | None
-) -> None:
+async def test_a_run_with_an_expected_thread_agent_is_created_only_on_a_match(store: Store, key: str | None) -> None:
     thread = (await store.threads.create(SPACE, NewThread(agent_type="writer"))).id
     new = NewRun(thread=thread, idempotency_key=key)
     with pytest.raises(Conflict, match="has another agent than `reader`"):
@@ -134,7 +141,7 @@ async def test_a_run_that_relies_on_the_agent_of_its_thread_is_made_only_if_it_i
 
 async def test_a_run_without_a_chosen_id_is_given_one(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    first, second = await ended(store, thread), await ended(store, thread)
+    first, second = await ended_run(store, thread), await ended_run(store, thread)
     assert first.id != second.id
     assert first.id.startswith("run_")
 
@@ -158,8 +165,8 @@ async def test_input_enters_the_conversation_in_its_order(store: Store) -> None:
 
 async def test_the_first_event_of_a_run_says_that_it_started(store: Store, clock: HeldClock) -> None:
     thread = await new_thread(store, SPACE)
-    run = await make(store, thread, "hello")
-    next_run = await make(store, thread, "and")
+    run = await create_run(store, thread, "hello")
+    next_run = await create_run(store, thread, "and")
     (event,) = await store.events.after(SPACE, run.id)
     assert (event.seq, event.type, event.created_at) == (1, "RUN_STARTED", run.created_at)
     said = {"type": "RUN_STARTED", "threadId": thread, "runId": run.id, "protocolVersion": "1.0"}
@@ -178,26 +185,26 @@ async def test_a_thread_is_made_with_its_first_run(store: Store, clock: HeldCloc
 
 async def test_a_run_id_already_used_is_refused(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    await make(store, thread, id=RunId("used"))
-    async with refused(store, IdTaken):
-        await make(store, thread, "again", id=RunId("used"))
-    async with refused(store, IdTaken):
+    await create_run(store, thread, id=RunId("used"))
+    async with expect_refusal(store, IdTaken):
+        await create_run(store, thread, "again", id=RunId("used"))
+    async with expect_refusal(store, IdTaken):
         await store.runs.create(SPACE, NewRun(thread=NewThread(), id=RunId("used")))
     assert (await store.runs.create(OTHER, NewRun(thread=NewThread(), id=RunId("used")))).run.id == "used"
 
 
 async def test_the_id_of_a_deleted_run_is_refused(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    gone = await ended(store, thread, id=RunId("gone"))
-    base = await ended(store, thread, id=RunId("tombstone"))
-    await ended(store, thread, base=on(base))
+    gone = await ended_run(store, thread, id=RunId("gone"))
+    base = await ended_run(store, thread, id=RunId("tombstone"))
+    await ended_run(store, thread, base=base_on(base))
     for run in (gone, base):
         await store.runs.delete(SPACE, run.id)
-        async with refused(store, IdTaken):
-            await make(store, thread, id=run.id)
+        async with expect_refusal(store, IdTaken):
+            await create_run(store, thread, id=run.id)
 
 
-async def test_of_many_that_choose_the_same_run_id_at_once_one_is_made(store: Store) -> None:
+async def test_of_many_concurrent_creates_with_one_run_id_one_succeeds(store: Store) -> None:
     new = NewRun(thread=NewThread(), id=RunId("raced"), messages=[user("hello")])
     made = await asyncio.gather(*(store.runs.create(SPACE, new) for _ in range(20)), return_exceptions=True)
     assert sum(isinstance(created, CreatedRun) for created in made) == 1
@@ -205,12 +212,12 @@ async def test_of_many_that_choose_the_same_run_id_at_once_one_is_made(store: St
     assert len((await store.threads.page(SPACE)).items) == 1
 
 
-async def test_a_run_is_not_made_where_there_is_nothing(store: Store) -> None:
+async def test_a_run_is_refused_on_a_missing_space_thread_or_base(store: Store) -> None:
     foreign = await new_thread(store, OTHER)
     for space, thread in [(SPACE, foreign), (SPACE, ThreadId("missing")), (SpaceId("missing"), foreign)]:
-        async with refused(store, NotFound):
+        async with expect_refusal(store, NotFound):
             await store.runs.create(space, NewRun(thread=thread))
-    async with refused(store, NotFound):
+    async with expect_refusal(store, NotFound):
         await store.runs.create(SpaceId("missing"), NewRun(thread=NewThread()))
 
 
@@ -231,11 +238,11 @@ async def test_a_missing_run_is_not_found(store: Store) -> None:
             await store.messages.get(SPACE, missing, MessageId("x"))
 
 
-async def test_a_run_that_cannot_be_made_leaves_nothing_behind(store: Store) -> None:
+async def test_a_failed_create_leaves_nothing_behind(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    base = await ended(store, thread, "hello")
-    await make(store, thread, id=RunId("used"), base=None)
-    good = NewRun(thread=thread, messages=[user("one"), user("two")], base=on(base), idempotency_key="key")
+    base = await ended_run(store, thread, "hello")
+    await create_run(store, thread, id=RunId("used"), base=None)
+    good = NewRun(thread=thread, messages=[user("one"), user("two")], base=base_on(base), idempotency_key="key")
     late: list[tuple[dict[str, Any], type[HoldfastError]]] = [
         ({"id": RunId("used")}, IdTaken),
         ({"input": object()}, Invalid),
@@ -246,19 +253,19 @@ async def test_a_run_that_cannot_be_made_leaves_nothing_behind(store: Store) -> 
         ({"thread": NewThread(), "id": RunId("used"), "base": None}, IdTaken),
     ]
     for fields, error in late:
-        async with refused(store, error):
+        async with expect_refusal(store, error):
             await store.runs.create(SPACE, msgspec.structs.replace(good, **fields))
     made = await store.runs.create(SPACE, good)
     assert not made.replayed
     assert sequences(await store.messages.history(SPACE, made.run.id)) == [0, 1, 2]
 
 
-async def test_a_run_that_cannot_be_made_does_not_harm_those_made_with_it(store: Store) -> None:
+async def test_a_run_that_cannot_be_made_does_not_affect_others_in_its_batch(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    await ended(store, thread, id=RunId("used"))
+    await ended_run(store, thread, id=RunId("used"))
     wanted = [RunId("used") if number % 3 == 0 else None for number in range(12)]
     made = await asyncio.gather(
-        *(make(store, thread, str(number), id=id) for number, id in enumerate(wanted)), return_exceptions=True
+        *(create_run(store, thread, str(number), id=id) for number, id in enumerate(wanted)), return_exceptions=True
     )
     good = [run for run in made if isinstance(run, Run)]
     assert [isinstance(run, Run) for run in made] == [id is None for id in wanted]
@@ -271,36 +278,36 @@ async def test_a_run_settles_the_timer_that_it_fires(store: Store, clock: HeldCl
     thread = await new_thread(store, SPACE)
     timer = await store.timers.set(SPACE, NewTimer(kind="reminder", due_at=instant(clock.now())))
     (claim,) = await store.timers.claim_due(FIRST, lease=MINUTE)
-    async with refused(store, Invalid):
+    async with expect_refusal(store, Invalid):
         await store.runs.create(SPACE, NewRun(thread=thread, values={"state": object()}), fires=claim)
     assert (await store.timers.get(SPACE, timer.id)).state is TimerState.SCHEDULED
     await store.runs.create(SPACE, NewRun(thread=thread), fires=claim)
     assert (await store.timers.get(SPACE, timer.id)).state is TimerState.FIRED
 
 
-async def test_a_timer_that_was_taken_over_makes_no_run(store: Store, clock: HeldClock) -> None:
+async def test_a_timer_claim_that_was_taken_over_creates_no_run(store: Store, clock: HeldClock) -> None:
     new = NewRun(thread=await new_thread(store, SPACE), messages=[user("wake up")])
     await store.timers.set(SPACE, NewTimer(kind="reminder", due_at=instant(clock.now())))
     (stale,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     clock.tick(2 * MINUTE)
     (fresh,) = await store.timers.claim_due(SECOND, lease=MINUTE)
-    async with refused(store, LeaseLost):
+    async with expect_refusal(store, LeaseLost):
         await store.runs.create(SPACE, new, fires=stale)
     await store.runs.create(SPACE, new, fires=fresh)
-    async with refused(store, LeaseLost):
+    async with expect_refusal(store, LeaseLost):
         await store.runs.create(SPACE, new, fires=fresh)
 
 
 async def test_the_same_client_id_on_the_same_chain_is_refused(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     first = (await store.runs.create(SPACE, NewRun(thread=thread, messages=[user("hello", id="m1")]))).run
-    for base in (on(first), on(first, 0)):
-        async with refused(store, IdTaken):
+    for base in (base_on(first), base_on(first, 0)):
+        async with expect_refusal(store, IdTaken):
             await store.runs.create(SPACE, NewRun(thread=thread, messages=[user("again", id="m1")], base=base))
-    second = await make(store, thread, "in between")
-    async with refused(store, IdTaken):
-        await store.runs.create(SPACE, NewRun(thread=thread, messages=[user("again", id="m1")], base=on(second)))
-    assert await told(store, second) == ["hello", "in between"]
+    second = await create_run(store, thread, "in between")
+    async with expect_refusal(store, IdTaken):
+        await store.runs.create(SPACE, NewRun(thread=thread, messages=[user("again", id="m1")], base=base_on(second)))
+    assert await history_texts(store, second) == ["hello", "in between"]
 
 
 async def test_the_same_client_id_on_another_branch_is_allowed(store: Store) -> None:
@@ -313,21 +320,21 @@ async def test_the_same_client_id_on_another_branch_is_allowed(store: Store) -> 
 
 
 @pytest.mark.parametrize("delay", [timedelta(), timedelta(hours=1)])
-async def test_a_run_that_waits_for_its_time_is_queued_and_not_claimed_before(
+async def test_a_delayed_run_is_queued_and_not_claimed_before_it_is_due(
     store: Store, clock: HeldClock, delay: timedelta
 ) -> None:
     at = instant(Millis(clock.now() + delay // timedelta(milliseconds=1)))
-    run = await make(store, await new_thread(store, SPACE), "later", wait_until=at)
+    run = await create_run(store, await new_thread(store, SPACE), "later", wait_until=at)
     assert (run.status, run.wait_until) == (RunStatus.QUEUED, at)
     if delay:
         assert await store.leases.claim(FIRST, lease=MINUTE) == []
     clock.tick(delay)
-    assert (await claimed(store, run)).run_id == run.id
+    assert (await claim_run(store, run)).run_id == run.id
 
 
-async def test_what_can_never_be_a_run_is_refused(store: Store) -> None:
+async def test_an_invalid_run_is_refused(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    base = await ended(store, thread, "hello")
+    base = await ended_run(store, thread, "hello")
     no_text = [("\x00", Invalid), ("a\ud800", Invalid), ("x" * 257, TooLarge)]
     cases: list[tuple[dict[str, Any], type[HoldfastError]]] = [
         *(({"id": RunId(id)}, Invalid) for id in ("", "a b", "ä", "a\n", "\x00", "x" * 129)),
@@ -339,7 +346,7 @@ async def test_what_can_never_be_a_run_is_refused(store: Store) -> None:
         ({"wait_until": Instant("9999-12-31T23:59:59-23:00")}, Invalid),
         *(({"values": {name: 1}}, Invalid) for name in ("", "other", "\x00")),
         *(({"base": RunBase(run_id=base.id, sequence=at)}, Invalid) for at in (-1, 1, 2**63, 2**70, -(2**70))),
-        ({"thread": NewThread(), "base": on(base)}, Invalid),
+        ({"thread": NewThread(), "base": base_on(base)}, Invalid),
         *(({"input": value, "idempotency_key": "key"}, Invalid) for value in (object(), "\ud800", {"\ud800": 1})),
         ({"messages": [user("x")] * 1001}, Invalid),
         ({"messages": [user("x", id="same"), user("y", id="same")]}, Invalid),
@@ -351,7 +358,7 @@ async def test_what_can_never_be_a_run_is_refused(store: Store) -> None:
         *(({"messages": [_said(metadata={"x": value})]}, Invalid) for value in (object(), "\ud800")),
     ]
     for fields, error in cases:
-        async with refused(store, error):
+        async with expect_refusal(store, error):
             await store.runs.create(SPACE, NewRun(**{"thread": thread, **fields}))
 
 
@@ -359,7 +366,7 @@ def _said(**fields: Any) -> NewMessage:
     return NewMessage(role=Role.USER, content="x", **fields)
 
 
-async def test_a_limit_that_allows_nothing_or_too_much_is_refused() -> None:
+async def test_a_limit_that_is_too_small_or_too_large_is_refused() -> None:
     for field in ("max_iterations", "max_duration_seconds", "token_budget", "cost_budget_usd"):
         for value in (0, -1, 2**70):
             with pytest.raises(Invalid):

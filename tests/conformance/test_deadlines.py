@@ -19,19 +19,19 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, claim
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import (
-    ASKING,
+from tests.conformance.run_builders import (
     COMPLETED,
     FAILED,
     QUEUED,
     WAITING,
-    asked,
-    at,
+    WAITING_FOR_PERSON,
     child_of,
     commit,
     get,
+    new_interrupt,
     queued,
     running,
+    seconds_from_now,
     status,
 )
 from tests.conformance.tables import rows_of
@@ -63,7 +63,7 @@ async def put(store: Store, run: RunId) -> None:
 
 async def asks(store: Store, lease: Lease, name: str = "question", **parts: Any) -> None:
     """Begin to wait for a person."""
-    await commit(store, lease, interrupts=[asked(name)], move=ASKING, **parts)
+    await commit(store, lease, interrupts=[new_interrupt(name)], move=WAITING_FOR_PERSON, **parts)
 
 
 async def test_a_deadline_is_set_when_a_run_is_claimed_for_the_first_time(
@@ -75,7 +75,11 @@ async def test_a_deadline_is_set_when_a_run_is_claimed_for_the_first_time(
     await claim(store)
     timer = await deadline(store, where)
     assert (timer.kind, timer.run_id, timer.space_id) == ("deadline", run.id, SPACE)
-    assert (timer.state, timer.due_at, timer.data) == (TimerState.SCHEDULED, at(clock, 90), {"seconds": 90})
+    assert (timer.state, timer.due_at, timer.data) == (
+        TimerState.SCHEDULED,
+        seconds_from_now(clock, 90),
+        {"seconds": 90},
+    )
 
 
 async def test_runs_that_are_claimed_together_have_a_deadline_each(
@@ -84,7 +88,11 @@ async def test_runs_that_are_claimed_together_have_a_deadline_each(
     for seconds in (None, 10, 20, None, 30):
         await queued(store, limits=Limits(max_duration_seconds=seconds))
     assert len(await store.leases.claim(FIRST, lease=MINUTE, limit=10)) == 5
-    assert [timer.due_at for timer in await deadlines(store, where)] == [at(clock, 10), at(clock, 20), at(clock, 30)]
+    assert [timer.due_at for timer in await deadlines(store, where)] == [
+        seconds_from_now(clock, 10),
+        seconds_from_now(clock, 20),
+        seconds_from_now(clock, 30),
+    ]
 
 
 async def test_a_later_claim_leaves_the_deadline_as_it_is(store: Store, clock: HeldClock, where: str | Path) -> None:
@@ -110,13 +118,18 @@ async def test_each_run_of_a_tree_has_a_deadline_of_its_own(store: Store, clock:
     clock.tick(MINUTE)
     await claim(store, SECOND)
     found = {timer.run_id: timer.due_at for timer in await deadlines(store, where)}
-    assert found == {parent.run_id: at(clock, 3540), child.id: at(clock, 60)}
+    assert found == {parent.run_id: seconds_from_now(clock, 3540), child.id: seconds_from_now(clock, 60)}
 
 
-async def test_no_limit_is_too_long_for_a_deadline(store: Store, clock: HeldClock, where: str | Path) -> None:
+async def test_a_very_long_duration_limit_still_sets_a_deadline(
+    store: Store, clock: HeldClock, where: str | Path
+) -> None:
     lease = await running(store, limits=Limits(max_duration_seconds=MAX_SAFE_INTEGER))
     timer = await deadline(store, where)
-    assert (timer.data, timer.due_at > at(clock, 999 * 365 * 24 * 3600)) == ({"seconds": MAX_SAFE_INTEGER}, True)
+    assert (timer.data, timer.due_at > seconds_from_now(clock, 999 * 365 * 24 * 3600)) == (
+        {"seconds": MAX_SAFE_INTEGER},
+        True,
+    )
     await asks(store, lease)
     clock.tick(timedelta(days=1000 * 365))
     await put(store, lease.run_id)
@@ -128,7 +141,7 @@ async def test_a_run_without_a_limit_has_no_deadline(store: Store, where: str | 
     assert await deadlines(store, where) == []
 
 
-async def test_a_deadline_is_due_when_the_run_has_worked_for_so_long(store: Store, clock: HeldClock) -> None:
+async def test_a_deadline_is_due_after_the_maximum_duration(store: Store, clock: HeldClock) -> None:
     lease = await running(store, limits=HOUR)
     clock.tick(3600 * SECONDS - timedelta(milliseconds=1))
     assert await due(store) == []
@@ -147,14 +160,14 @@ async def test_a_deadline_is_paused_while_its_run_waits_for_a_person(
     await asks(store, lease)
     for _ in range(3):
         timer = await deadline(store, where)
-        assert (timer.state, timer.due_at) == (TimerState.PAUSED, at(clock, 3000))
+        assert (timer.state, timer.due_at) == (TimerState.PAUSED, seconds_from_now(clock, 3000))
         assert await due(store) == []
         assert await store.timers.next_due() is None
         clock.tick(timedelta(days=2))
 
 
 @pytest.mark.parametrize("wait", [WAITING, FOR_A_CHILD], ids=["a timer", "a child"])
-async def test_a_deadline_goes_on_while_its_run_waits_for_something_else(
+async def test_a_deadline_keeps_running_while_its_run_waits_for_something_else(
     store: Store, clock: HeldClock, where: str | Path, wait: Move
 ) -> None:
     lease = await running(store, limits=HOUR)
@@ -165,14 +178,16 @@ async def test_a_deadline_goes_on_while_its_run_waits_for_something_else(
     assert [fires.timer.id for fires in await due(store)] == [before.id]
 
 
-async def test_a_deadline_goes_on_while_its_run_is_queued_whatever_the_reason(store: Store, where: str | Path) -> None:
+async def test_a_deadline_keeps_running_while_its_run_is_queued(store: Store, where: str | Path) -> None:
     lease = await running(store, limits=HOUR)
     before = await deadline(store, where)
     await commit(store, lease, move=Move(to=RunStatus.QUEUED, reason=WaitsFor.PERSON))
     assert await deadline(store, where) == before
 
 
-async def test_a_deadline_goes_on_with_exactly_what_was_left(store: Store, clock: HeldClock, where: str | Path) -> None:
+async def test_a_resumed_deadline_has_exactly_the_remaining_time(
+    store: Store, clock: HeldClock, where: str | Path
+) -> None:
     lease = await running(store, limits=HOUR)
     left = 3600.0
     for worked in (0.001, 1234.567, 0, 999.999):
@@ -182,7 +197,7 @@ async def test_a_deadline_goes_on_with_exactly_what_was_left(store: Store, clock
         clock.tick(timedelta(days=3, milliseconds=7))
         await put(store, lease.run_id)
         timer = await deadline(store, where)
-        assert (timer.state, timer.due_at) == (TimerState.SCHEDULED, at(clock, left))
+        assert (timer.state, timer.due_at) == (TimerState.SCHEDULED, seconds_from_now(clock, left))
         lease = await claim(store)
     clock.tick(timedelta(milliseconds=round(left * 1000) - 1))
     assert await due(store) == []
@@ -190,7 +205,7 @@ async def test_a_deadline_goes_on_with_exactly_what_was_left(store: Store, clock
     assert len(await due(store)) == 1
 
 
-async def test_whatever_wakes_a_run_lets_its_deadline_go_on(store: Store, clock: HeldClock, where: str | Path) -> None:
+async def test_every_wake_up_of_a_run_resumes_its_deadline(store: Store, clock: HeldClock, where: str | Path) -> None:
     parent = await running(store, limits=HOUR)
     await asks(store, parent)
     await store.interrupts.respond(SPACE, InterruptId("question"), InterruptResponse(response=True))
@@ -202,14 +217,20 @@ async def test_whatever_wakes_a_run_lets_its_deadline_go_on(store: Store, clock:
     await store.runs.end(SPACE, child.id)
     assert (await deadline(store, where)).state is TimerState.SCHEDULED
     parent = await claim(store)
-    await commit(store, parent, consumed=[2], interrupts=[asked("third", expires_at=at(clock, 1))], move=ASKING)
+    await commit(
+        store,
+        parent,
+        consumed=[2],
+        interrupts=[new_interrupt("third", expires_at=seconds_from_now(clock, 1))],
+        move=WAITING_FOR_PERSON,
+    )
     clock.tick(MINUTE)
     await store.interrupts.expire()
     timer = await deadline(store, where)
-    assert (timer.state, timer.due_at) == (TimerState.SCHEDULED, at(clock, 3600))
+    assert (timer.state, timer.due_at) == (TimerState.SCHEDULED, seconds_from_now(clock, 3600))
 
 
-async def test_what_is_put_into_a_run_that_does_not_wait_leaves_its_deadline(store: Store, where: str | Path) -> None:
+async def test_an_inbox_item_for_a_running_run_leaves_its_deadline(store: Store, where: str | Path) -> None:
     lease = await running(store, limits=HOUR)
     before = await deadline(store, where)
     await put(store, lease.run_id)
@@ -218,7 +239,7 @@ async def test_what_is_put_into_a_run_that_does_not_wait_leaves_its_deadline(sto
     assert await deadline(store, where) == before
 
 
-async def test_a_deadline_that_ran_out_just_before_the_run_began_to_wait_fires_when_it_goes_on(
+async def test_a_deadline_that_passed_just_before_a_wait_fires_when_the_run_resumes(
     store: Store, clock: HeldClock, where: str | Path
 ) -> None:
     lease = await running(store, limits=Limits(max_duration_seconds=60))
@@ -231,7 +252,7 @@ async def test_a_deadline_that_ran_out_just_before_the_run_began_to_wait_fires_w
     clock.tick(timedelta(days=1))
     await put(store, lease.run_id)
     timer = await deadline(store, where)
-    assert (timer.state, timer.due_at) == (TimerState.SCHEDULED, at(clock, -1))
+    assert (timer.state, timer.due_at) == (TimerState.SCHEDULED, seconds_from_now(clock, -1))
     assert [fires.timer.id for fires in await due(store)] == [timer.id]
 
 
@@ -242,7 +263,7 @@ async def test_a_deadline_is_cancelled_when_its_run_ends(store: Store, where: st
     assert (await deadline(store, where)).state is TimerState.CANCELLED
 
 
-async def test_a_deadline_is_cancelled_when_its_run_is_ended_also_while_it_is_paused(
+async def test_a_paused_deadline_is_cancelled_when_its_run_is_ended(
     store: Store, clock: HeldClock, where: str | Path
 ) -> None:
     working, waiting = await running(store, limits=HOUR), await running(store, limits=HOUR)
@@ -264,7 +285,7 @@ async def test_a_paused_deadline_may_be_cancelled_and_does_not_come_back(store: 
 
 async def test_other_timers_of_a_run_that_waits_for_a_person_go_on(store: Store, clock: HeldClock) -> None:
     lease = await running(store, limits=HOUR)
-    await asks(store, lease, timers=[NewTimer(kind="reminder", due_at=at(clock, 60), id=TimerId("nag"))])
+    await asks(store, lease, timers=[NewTimer(kind="reminder", due_at=seconds_from_now(clock, 60), id=TimerId("nag"))])
     clock.tick(MINUTE)
     assert [fires.timer.id for fires in await due(store)] == ["nag"]
 
@@ -275,10 +296,10 @@ async def test_a_deadline_fires_or_its_run_waits_but_never_both(stores: list[Sto
         lease = await running(stores[0], limits=Limits(max_duration_seconds=1))
         clock.tick(SECONDS)
         (fires,) = await due(stores[0])
-        question = asked(f"q-{number}")
+        question = new_interrupt(f"q-{number}")
         ended, _ = await asyncio.gather(
             stores[-1].runs.end(SPACE, lease.run_id, to=RunStatus.FAILED, fires=fires),
-            commit(stores[0], lease, interrupts=[question], move=ASKING),
+            commit(stores[0], lease, interrupts=[question], move=WAITING_FOR_PERSON),
             return_exceptions=True,
         )
         run = await get(stores[0], lease.run_id)

@@ -18,22 +18,22 @@ from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.builders import SECOND, assistant, claim, finished_run, new_thread, spoken
+from tests.builders import SECOND, assistant, claim, finished_run, new_thread, text_events
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.scenes import (
-    ASKING,
+from tests.conformance.run_builders import (
     COMPLETED,
     WAITING,
-    after,
-    asked,
-    at,
+    WAITING_FOR_PERSON,
     child_of,
     commit,
     get,
+    messages_of,
     model_step,
+    new_interrupt,
     queued,
+    run_after,
     running,
-    said,
+    seconds_from_now,
     status,
 )
 from tests.conformance.tables import orphans_of, rows_of
@@ -48,13 +48,13 @@ async def worked(store: Store, clock: HeldClock, lease: Lease, *, said: str = "s
         store,
         lease,
         messages=[assistant(said)],
-        events=spoken(said),
+        events=text_events(said),
         steps=[model_step(1, StepState.DONE)],
         values={"state": {"is": said}},
         artifacts=[NewArtifact(type=ArtifactType.DOC, title=said, content=said, id=ArtifactId(f"art-{name}"))],
-        timers=[NewTimer(kind="nap", due_at=at(clock, 9), id=TimerId(f"tmr-{name}"))],
-        interrupts=[asked(f"int-{name}")],
-        move=ASKING,
+        timers=[NewTimer(kind="nap", due_at=seconds_from_now(clock, 9), id=TimerId(f"tmr-{name}"))],
+        interrupts=[new_interrupt(f"int-{name}")],
+        move=WAITING_FOR_PERSON,
     )
     await store.interrupts.respond(SPACE, InterruptId(f"int-{name}"), InterruptResponse(response=said))
     again = await claim(store, SECOND)
@@ -67,7 +67,7 @@ async def delete(store: Store, run: RunId) -> None:
     await store.runs.delete(SPACE, run)
 
 
-async def test_a_deleted_run_is_gone_with_everything_of_it(store: Store, where: str | Path, clock: HeldClock) -> None:
+async def test_a_deleted_run_leaves_no_rows(store: Store, where: str | Path, clock: HeldClock) -> None:
     run = await worked(store, clock, await running(store, "begin", idempotency_key="once"))
     before = await rows_of(where)
     assert all(before[table] for table in OF_RUNS if table != "inbox")
@@ -92,7 +92,7 @@ async def test_a_deleted_run_is_not_found_again(store: Store) -> None:
         await delete(store, run.id)
 
 
-async def test_unread_items_go_with_their_run(store: Store, where: str | Path) -> None:
+async def test_unread_items_are_deleted_with_their_run(store: Store, where: str | Path) -> None:
     run = await queued(store)
     await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data="psst")
     await store.runs.end(SPACE, run.id)
@@ -132,7 +132,7 @@ async def test_a_run_that_has_not_ended_is_refused(store: Store, where: str | Pa
     lease = await running(store, "begin")
     run = lease.run
     if at == "pending":
-        run = await after(store, lease.run, "and then")
+        run = await run_after(store, lease.run, "and then")
     elif at == "queued":
         await store.leases.release(lease)
     elif at == "waiting":
@@ -143,7 +143,7 @@ async def test_a_run_that_has_not_ended_is_refused(store: Store, where: str | Pa
     assert await rows_of(where) == before
 
 
-async def test_a_run_whose_worker_has_not_let_go_is_refused(store: Store, where: str | Path) -> None:
+async def test_a_run_whose_worker_has_not_stopped_is_refused(store: Store, where: str | Path) -> None:
     lease = await running(store, "begin")
     await store.runs.end(SPACE, lease.run_id)
     before = await rows_of(where)
@@ -166,7 +166,7 @@ async def test_a_run_with_a_child_that_has_not_ended_is_refused(store: Store, wh
     await delete(store, root.run_id)
 
 
-async def test_the_thread_made_with_a_run_goes_with_it(store: Store) -> None:
+async def test_the_thread_created_with_a_run_is_deleted_with_it(store: Store) -> None:
     made = await queued(store, "begin")
     await store.runs.end(SPACE, made.id)
     await delete(store, made.id)
@@ -174,14 +174,14 @@ async def test_the_thread_made_with_a_run_goes_with_it(store: Store) -> None:
         await store.threads.get(SPACE, made.thread_id)
 
 
-async def test_a_thread_that_somebody_made_stays(store: Store) -> None:
+async def test_a_thread_created_on_its_own_is_not_deleted(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     run = await finished_run(store, SPACE, thread, "begin")
     await delete(store, run.id)
     assert (await store.threads.get(SPACE, thread)).next_sequence == 2
 
 
-async def test_a_thread_stays_while_another_run_stands_on_it(store: Store) -> None:
+async def test_a_thread_stays_while_another_run_uses_it(store: Store) -> None:
     made = await running(store, "begin")
     await commit(store, made, move=COMPLETED)
     root = (await store.runs.create(SPACE, NewRun(thread=made.thread_id, base=None))).run
@@ -196,7 +196,7 @@ async def test_a_thread_stays_while_another_run_stands_on_it(store: Store) -> No
 async def test_a_base_leaves_a_tombstone_without_content(store: Store, where: str | Path, clock: HeldClock) -> None:
     new = {"input": "secret", "model": "secret", "tags": ["secret"], "created_by": "secret"}
     base = await worked(store, clock, await running(store, "secret", **new))
-    dependant = await after(store, base, "and then")
+    dependant = await run_after(store, base, "and then")
     await delete(store, base.id)
     with pytest.raises(NotFound):
         await get(store, base.id)
@@ -208,7 +208,7 @@ async def test_a_base_leaves_a_tombstone_without_content(store: Store, where: st
     assert [run.id for run in (await store.runs.page(SPACE)).items] == [dependant.id]
 
 
-async def test_history_goes_on_over_a_tombstone_without_what_was_erased(store: Store) -> None:
+async def test_history_continues_over_a_tombstone_without_the_erased_content(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     first = await finished_run(store, SPACE, thread, "one", "1")
     second = await finished_run(store, SPACE, thread, "two", "2")
@@ -223,24 +223,24 @@ async def test_history_goes_on_over_a_tombstone_without_what_was_erased(store: S
     assert first.id == history[0].run_id
 
 
-async def test_values_that_came_from_an_erased_run_survive(store: Store, clock: HeldClock) -> None:
+async def test_values_inherited_from_an_erased_run_survive(store: Store, clock: HeldClock) -> None:
     first = await worked(store, clock, await running(store, "begin"), said="kept")
-    second = await after(store, first, "two")
+    second = await run_after(store, first, "two")
     await commit(store, await claim(store), values={"todo": ["mine"]}, move=COMPLETED)
-    third = await after(store, second, "three")
+    third = await run_after(store, second, "three")
     await delete(store, first.id)
     await delete(store, second.id)
     assert await store.values.of_run(SPACE, third.id) == {"state": {"is": "kept"}, "todo": ["mine"]}
-    fourth = await after(store, third, "four")
+    fourth = await run_after(store, third, "four")
     await store.runs.end(SPACE, third.id)
     await delete(store, third.id)
     assert await store.values.of_run(SPACE, fourth.id) == {"state": {"is": "kept"}, "todo": ["mine"]}
 
 
-async def test_a_tombstone_goes_when_the_last_run_on_it_goes(store: Store, where: str | Path) -> None:
+async def test_a_tombstone_is_deleted_with_the_last_run_on_it(store: Store, where: str | Path) -> None:
     base = await running(store, "begin")
     await commit(store, base, move=COMPLETED)
-    left, right = await after(store, base.run, "left"), await after(store, base.run, "right")
+    left, right = await run_after(store, base.run, "left"), await run_after(store, base.run, "right")
     for run in (left, right):
         await store.runs.end(SPACE, run.id)
     await delete(store, base.run_id)
@@ -251,7 +251,7 @@ async def test_a_tombstone_goes_when_the_last_run_on_it_goes(store: Store, where
     assert (tables["runs"], tables["run_heads"], tables["threads"]) == ([], [], [])
 
 
-async def test_a_row_of_tombstones_goes_with_the_last_run_on_it(store: Store, where: str | Path) -> None:
+async def test_a_chain_of_tombstones_is_deleted_with_the_last_run_on_it(store: Store, where: str | Path) -> None:
     thread = await new_thread(store, SPACE)
     chain = [await finished_run(store, SPACE, thread, str(number)) for number in range(5)]
     for run in chain[1:4]:
@@ -263,10 +263,10 @@ async def test_a_row_of_tombstones_goes_with_the_last_run_on_it(store: Store, wh
 async def test_no_run_may_be_based_on_a_tombstone(store: Store) -> None:
     base = await running(store, "begin")
     await commit(store, base, move=COMPLETED)
-    await after(store, base.run)
+    await run_after(store, base.run)
     await delete(store, base.run_id)
     with pytest.raises(NotFound):
-        await after(store, base.run)
+        await run_after(store, base.run)
 
 
 async def test_ids_and_numbers_are_never_used_again(store: Store) -> None:
@@ -309,7 +309,7 @@ async def forest(store: Store, clock: HeldClock, chance: random.Random) -> list[
         if chance.random() < 0.2:
             thread = NewThread()
         elif chance.random() < 0.8:
-            sequences = [number for number, _, _ in await said(store, base.id)]
+            sequences = [number for number, _, _ in await messages_of(store, base.id)]
             start = RunBase(run_id=base.id, sequence=chance.choice([None, *sequences]))
         await store.runs.create(SPACE, NewRun(thread=thread, base=start))
         lease = await claim(store)

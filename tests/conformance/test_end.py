@@ -23,20 +23,20 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, result
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.scenes import (
-    ASKING,
+from tests.conformance.run_builders import (
     COMPLETED,
     WAITING,
-    after,
-    asked,
-    at,
+    WAITING_FOR_PERSON,
     child_of,
     commit,
     get,
+    messages_of,
     model_step,
+    new_interrupt,
     queued,
+    run_after,
     running,
-    said,
+    seconds_from_now,
     status,
     tool_step,
 )
@@ -51,21 +51,25 @@ async def end(store: Store, run: RunId, **options: Any) -> list[Run]:
     return await store.runs.end(SPACE, run, **options)
 
 
-async def test_an_ended_run_says_how_why_and_by_whom(store: Store, clock: HeldClock) -> None:
+async def test_an_ended_run_has_its_status_reason_and_principal(store: Store, clock: HeldClock) -> None:
     first, second = await queued(store), await queued(store)
     clock.tick(MINUTE)
     (cancelled,) = await end(store, first.id, reason="changed my mind", by="ann")
     (failed,) = await end(store, second.id, to=RunStatus.FAILED, reason="deadline", error=WHY)
     assert (cancelled.status, cancelled.status_reason) == (RunStatus.CANCELLED, "changed my mind")
-    assert (cancelled.cancelled_by, cancelled.error, cancelled.completed_at) == ("ann", None, at(clock, 0))
+    assert (cancelled.cancelled_by, cancelled.error, cancelled.completed_at) == (
+        "ann",
+        None,
+        seconds_from_now(clock, 0),
+    )
     assert (failed.status, failed.status_reason, failed.error) == (RunStatus.FAILED, "deadline", TOLD)
     assert [cancelled, failed] == [await get(store, first.id), await get(store, second.id)]
 
 
-async def test_a_run_is_ended_from_wherever_it_is(store: Store, clock: HeldClock) -> None:
+async def test_a_run_can_be_ended_in_every_active_status(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
-    pending = await after(store, lease.run)
-    delayed = await queued(store, wait_until=at(clock, 60))
+    pending = await run_after(store, lease.run)
+    delayed = await queued(store, wait_until=seconds_from_now(clock, 60))
     other = await running(store)
     await commit(store, other, move=WAITING)
     for run in (pending.id, delayed.id, other.run_id, lease.run_id):
@@ -99,7 +103,7 @@ async def test_a_run_is_ended_as_cancelled_or_failed(store: Store) -> None:
     assert await status(store, run.id) is RunStatus.QUEUED
 
 
-async def test_a_run_is_ended_with_every_live_run_below_it_parents_first(store: Store) -> None:
+async def test_a_run_is_ended_with_all_its_active_descendants_parents_first(store: Store) -> None:
     root = await running(store)
     first = await child_of(store, root.run_id)
     await claim(store, SECOND)
@@ -107,7 +111,7 @@ async def test_a_run_is_ended_with_every_live_run_below_it_parents_first(store: 
     done = await claim(store, SECOND)
     await commit(store, done, move=COMPLETED)
     grandchild = await child_of(store, first.id)
-    dependant = await after(store, root.run)
+    dependant = await run_after(store, root.run)
     ended = await end(store, root.run_id, to=RunStatus.FAILED, error=WHY, by="ann")
     assert [run.id for run in ended] == [root.run_id, first.id, grandchild.id]
     assert [(run.status, run.error) for run in ended] == [(RunStatus.FAILED, TOLD)] * 3
@@ -115,7 +119,7 @@ async def test_a_run_is_ended_with_every_live_run_below_it_parents_first(store: 
     assert await status(store, dependant.id) is RunStatus.PENDING
 
 
-async def test_a_live_run_below_an_ended_one_is_ended_too(store: Store) -> None:
+async def test_an_active_descendant_of_an_ended_child_is_ended_too(store: Store) -> None:
     root = await running(store)
     middle = await child_of(store, root.run_id)
     lease = await claim(store, SECOND)
@@ -124,7 +128,7 @@ async def test_a_live_run_below_an_ended_one_is_ended_too(store: Store) -> None:
     assert [run.id for run in await end(store, root.run_id)] == [root.run_id, deep.id]
 
 
-async def test_a_run_that_has_ended_is_refused_whatever_lives_below_it(store: Store, where: str | Path) -> None:
+async def test_an_ended_run_is_refused_even_with_active_descendants(store: Store, where: str | Path) -> None:
     parent = await running(store)
     await child_of(store, parent.run_id)
     await commit(store, parent, move=COMPLETED)
@@ -134,16 +138,16 @@ async def test_a_run_that_has_ended_is_refused_whatever_lives_below_it(store: St
     assert await rows_of(where) == before
 
 
-async def test_afterwards_no_interrupt_and_no_timer_is_open(store: Store, clock: HeldClock) -> None:
+async def test_after_an_end_no_interrupt_and_no_timer_is_open(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
     await child_of(store, lease.run_id)
     child = await claim(store, SECOND)
     for held, name in ((lease, "root"), (child, "child")):
-        timer = NewTimer(kind="deadline", due_at=at(clock, 60), id=TimerId(name))
-        await commit(store, held, timers=[timer], interrupts=[asked(name)], move=ASKING)
+        timer = NewTimer(kind="deadline", due_at=seconds_from_now(clock, 60), id=TimerId(name))
+        await commit(store, held, timers=[timer], interrupts=[new_interrupt(name)], move=WAITING_FOR_PERSON)
     other = await running(store)
-    kept = NewTimer(kind="deadline", due_at=at(clock, 60), id=TimerId("kept"))
-    await commit(store, other, timers=[kept], interrupts=[asked("kept")], move=ASKING)
+    kept = NewTimer(kind="deadline", due_at=seconds_from_now(clock, 60), id=TimerId("kept"))
+    await commit(store, other, timers=[kept], interrupts=[new_interrupt("kept")], move=WAITING_FOR_PERSON)
     await end(store, lease.run_id)
     for name, interrupt, timer_state in (
         ("root", InterruptStatus.CANCELLED, TimerState.CANCELLED),
@@ -154,7 +158,7 @@ async def test_afterwards_no_interrupt_and_no_timer_is_open(store: Store, clock:
         assert (await store.timers.get(SPACE, TimerId(name))).state is timer_state
 
 
-async def test_afterwards_every_call_has_an_answer(store: Store) -> None:
+async def test_after_an_end_every_tool_call_has_a_result(store: Store) -> None:
     lease = await running(store, "begin")
     calls = [call("c1"), call("c2"), call("c3")]
     await commit(store, lease, messages=[assistant("looking", *calls), result("c2")])
@@ -168,9 +172,9 @@ async def test_afterwards_every_call_has_an_answer(store: Store) -> None:
     ]
     results = await store.events.after(SPACE, lease.run_id, types=["TOOL_CALL_RESULT"])
     assert len(results) == 2
-    follow_up = await after(store, lease.run, "what now?")
+    follow_up = await run_after(store, lease.run, "what now?")
     await store.leases.release(lease)
-    assert [sequence for sequence, _, _ in await said(store, follow_up.id)] == [5]
+    assert [sequence for sequence, _, _ in await messages_of(store, follow_up.id)] == [5]
 
 
 async def test_a_call_that_was_answered_is_not_answered_again(store: Store) -> None:
@@ -178,7 +182,7 @@ async def test_a_call_that_was_answered_is_not_answered_again(store: Store) -> N
     await commit(store, lease, messages=[assistant("looking", call("c1")), result("c1")])
     await commit(store, lease, messages=[assistant("done")])
     await end(store, lease.run_id)
-    assert len(await said(store, lease.run_id)) == 4
+    assert len(await messages_of(store, lease.run_id)) == 4
     assert await store.events.after(SPACE, lease.run_id, types=["TOOL_CALL_RESULT"]) == []
 
 
@@ -207,23 +211,23 @@ async def test_started_effectful_steps_are_unknown_and_others_failed(store: Stor
         StepState.FAILED,
         StepState.DONE,
     ]
-    assert [step.settled_at == at(clock, 0) for step in steps] == [False, True, True, False, False]
+    assert [step.settled_at == seconds_from_now(clock, 0) for step in steps] == [False, True, True, False, False]
 
 
-async def test_those_that_waited_for_a_run_without_a_worker_go_at_once(store: Store) -> None:
+async def test_dependants_of_a_run_without_a_worker_are_queued_at_once(store: Store) -> None:
     run = await queued(store, "begin", values={"plan": [1]})
-    dependant = await after(store, run, "and then")
+    dependant = await run_after(store, run, "and then")
     await end(store, run.id)
     assert await status(store, dependant.id) is RunStatus.QUEUED
-    assert [sequence for sequence, _, _ in await said(store, dependant.id)] == [1]
+    assert [sequence for sequence, _, _ in await messages_of(store, dependant.id)] == [1]
     assert await store.values.of_run(SPACE, dependant.id) == {"plan": [1]}
 
 
-async def test_those_that_waited_for_a_run_go_once_its_worker_has_let_go(store: Store) -> None:
+async def test_dependants_of_an_ended_run_are_queued_once_its_worker_has_stopped(store: Store) -> None:
     lease = await running(store, "begin")
-    dependant = await after(store, lease.run, "and then")
+    dependant = await run_after(store, lease.run, "and then")
     await end(store, lease.run_id)
-    late = await after(store, lease.run, "me too")
+    late = await run_after(store, lease.run, "me too")
     for run in (dependant, late):
         assert await status(store, run.id) is RunStatus.PENDING
     await store.leases.release(lease)
@@ -232,7 +236,7 @@ async def test_those_that_waited_for_a_run_go_once_its_worker_has_let_go(store: 
 
 
 @pytest.mark.parametrize("to", [RunStatus.CANCELLED, RunStatus.FAILED])
-async def test_what_people_said_to_an_ended_run_enters_after_the_answers(store: Store, to: RunStatus) -> None:
+async def test_unread_messages_to_an_ended_run_follow_its_tool_results(store: Store, to: RunStatus) -> None:
     lease = await running(store, "begin")
     await commit(store, lease, messages=[assistant("hm", call("c1"))])
     for name in ("left", "right"):
@@ -244,7 +248,7 @@ async def test_what_people_said_to_an_ended_run_enters_after_the_answers(store: 
     assert (answer.role, left.id, left.content) == (Role.TOOL, "left", "left")
     assert (right.role, right.metadata, right.created_by) == (Role.USER, {"steering": True}, "ann")
     await store.leases.release(lease)
-    following = await after(store, await get(store, lease.run_id), "and on")
+    following = await run_after(store, await get(store, lease.run_id), "and on")
     assert [each.content for each in await store.messages.history(SPACE, following.id)][-3:] == [
         "left",
         "right",
@@ -252,20 +256,20 @@ async def test_what_people_said_to_an_ended_run_enters_after_the_answers(store: 
     ]
 
 
-async def test_what_people_said_to_a_run_that_never_began_waits_behind_its_input(store: Store) -> None:
+async def test_unread_messages_to_a_run_that_never_started_wait_after_its_input(store: Store) -> None:
     lease = await running(store, "first")
-    pending = await after(store, lease.run, "second")
+    pending = await run_after(store, lease.run, "second")
     await store.inbox.put(SPACE, pending.id, kind=InboxKind.MESSAGE, data={"role": "user", "content": "and this"})
     await end(store, pending.id)
     assert [each.content for each in await store.messages.history(SPACE, pending.id)] == ["first", "second", "and this"]
     await commit(store, lease, messages=[assistant("done")], move=COMPLETED)
-    assert await said(store, pending.id) == [(2, Role.USER, "second"), (3, Role.USER, "and this")]
+    assert await messages_of(store, pending.id) == [(2, Role.USER, "second"), (3, Role.USER, "and this")]
 
 
-async def test_what_was_said_last_to_a_run_that_never_began_comes_before_what_waits_for_it(store: Store) -> None:
+async def test_unread_messages_to_a_run_that_never_started_come_before_its_dependants_input(store: Store) -> None:
     lease = await running(store, "first")
-    pending = await after(store, lease.run, "second")
-    last = await after(store, pending, "fourth")
+    pending = await run_after(store, lease.run, "second")
+    last = await run_after(store, pending, "fourth")
     await store.inbox.put(SPACE, pending.id, kind=InboxKind.MESSAGE, data={"role": "user", "content": "third"})
     await end(store, pending.id)
     whole = await store.messages.history(SPACE, last.id)
@@ -277,9 +281,9 @@ async def test_what_was_said_last_to_a_run_that_never_began_comes_before_what_wa
         assert [message for page in pages for message in page] == whole
 
 
-async def test_what_an_ended_run_was_told_under_an_id_of_its_chain_enters_under_another(store: Store) -> None:
+async def test_an_unread_message_with_a_used_id_gets_another_id(store: Store) -> None:
     first = await queued(store, "begin")
-    second = await after(store, first)
+    second = await run_after(store, first)
     for run in (second, first):
         data = {"role": "user", "content": "same", "id": "same"}
         await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data=data)
@@ -290,7 +294,7 @@ async def test_what_an_ended_run_was_told_under_an_id_of_its_chain_enters_under_
     assert other.id != "same"
 
 
-async def test_values_that_people_changed_of_an_ended_run_are_kept(store: Store) -> None:
+async def test_unread_value_edits_of_an_ended_run_are_saved(store: Store) -> None:
     lease = await running(store, "begin")
     await commit(store, lease, values={"state": 1, "todo": 1})
     await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.EDIT, data={"values": {"state": 2}})
@@ -298,17 +302,17 @@ async def test_values_that_people_changed_of_an_ended_run_are_kept(store: Store)
     assert await store.values.of_run(SPACE, lease.run_id) == {"state": 2, "todo": 1}
 
 
-async def test_what_is_no_message_keeps_no_run_from_being_ended(store: Store) -> None:
+async def test_an_invalid_unread_message_does_not_prevent_the_end_of_a_run(store: Store) -> None:
     run = await queued(store, "begin")
     await store.inbox.put(SPACE, run.id, kind=InboxKind.EDIT, data={"plan": "nonsense"})
     await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data="no message")
     too_long = {"role": "user", "content": "x" * (MAX_MESSAGE_CHARS + 1)}
     await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data=too_long)
     await end(store, run.id)
-    assert await said(store, run.id) == [(0, Role.USER, "begin")]
+    assert await messages_of(store, run.id) == [(0, Role.USER, "begin")]
 
 
-async def test_the_parent_of_an_ended_run_is_told(store: Store) -> None:
+async def test_the_parent_of_an_ended_run_is_notified(store: Store) -> None:
     parent = await running(store)
     child = await child_of(store, parent.run_id)
     await child_of(store, child.id)
@@ -328,14 +332,14 @@ async def test_a_parent_that_waits_is_woken_by_the_end_of_its_child(store: Store
     assert await status(store, parent.run_id) is RunStatus.QUEUED
 
 
-async def test_a_parent_that_ends_with_its_child_is_not_told(store: Store, where: str | Path) -> None:
+async def test_a_parent_that_ends_with_its_child_is_not_notified(store: Store, where: str | Path) -> None:
     parent = await running(store)
     await child_of(store, parent.run_id)
     await end(store, parent.run_id)
     assert (await rows_of(where))["inbox"] == []
 
 
-async def test_every_end_is_news(store: Store) -> None:
+async def test_every_end_creates_a_notification(store: Store) -> None:
     parent = await running(store)
     child = await child_of(store, parent.run_id)
     await end(store, parent.run_id)
@@ -352,7 +356,7 @@ async def test_every_end_is_news(store: Store) -> None:
 async def test_a_timer_that_ends_a_run_is_settled_with_it(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
     deadline = TimerId("deadline")
-    await commit(store, lease, timers=[NewTimer(kind="deadline", due_at=at(clock, 1), id=deadline)])
+    await commit(store, lease, timers=[NewTimer(kind="deadline", due_at=seconds_from_now(clock, 1), id=deadline)])
     clock.tick(MINUTE)
     (due,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     await end(store, lease.run_id, to=RunStatus.FAILED, error=WHY, fires=due)
@@ -361,7 +365,7 @@ async def test_a_timer_that_ends_a_run_is_settled_with_it(store: Store, clock: H
 
 async def test_a_timer_that_was_taken_over_ends_nothing(store: Store, where: str | Path, clock: HeldClock) -> None:
     lease = await running(store)
-    await commit(store, lease, timers=[NewTimer(kind="deadline", due_at=at(clock, 1))])
+    await commit(store, lease, timers=[NewTimer(kind="deadline", due_at=seconds_from_now(clock, 1))])
     clock.tick(MINUTE)
     (lost,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     clock.tick(MINUTE)

@@ -32,9 +32,19 @@ from holdfast.domain.stream import StreamNormaliser
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.stream_verifier import IllegalStream, verify_stream
-from tests.builders import SECOND, assistant, call, claim, result, spoken
+from tests.builders import SECOND, assistant, call, claim, result, text_events
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import ASKING, QUEUED, after, asked, child_of, commit, queued, running, stream
+from tests.conformance.run_builders import (
+    QUEUED,
+    WAITING_FOR_PERSON,
+    child_of,
+    commit,
+    new_interrupt,
+    queued,
+    run_after,
+    running,
+    stream,
+)
 
 TEXT: Final[list[Event]] = [
     TextMessageStart(message_id=MessageId("m1"), role="assistant"),
@@ -57,7 +67,7 @@ SUBAGENT: Final[list[Event]] = [
 ]
 OPEN: Final[dict[str, Sequence[Event]]] = {
     "nothing": [],
-    "a whole message": spoken("done"),
+    "a whole message": text_events("done"),
     "half a text": TEXT,
     "half a thought": THOUGHT,
     "half a call": [*TEXT, *CALL],
@@ -89,7 +99,7 @@ async def check_closed(store: Store, run: RunId, *, segments: int = 1) -> RunFin
 
 
 @pytest.mark.parametrize("what", OPEN)
-async def test_whatever_is_open_in_a_running_run_is_closed(store: Store, clock: HeldClock, what: str) -> None:
+async def test_every_open_part_of_a_running_run_is_closed(store: Store, clock: HeldClock, what: str) -> None:
     lease = await running(store)
     await log(store, clock, lease, *OPEN[what])
     with pytest.raises(IllegalStream):
@@ -102,7 +112,7 @@ async def test_whatever_is_open_in_a_running_run_is_closed(store: Store, clock: 
 
 async def test_a_run_that_never_ran_is_closed(store: Store) -> None:
     base = await running(store)
-    pending = await after(store, base.run)
+    pending = await run_after(store, base.run)
     waits = await queued(store)
     for run in (pending, waits):
         await store.runs.end(SPACE, run.id)
@@ -126,7 +136,7 @@ async def test_a_waiting_run_is_closed_in_a_segment_of_its_own(store: Store, clo
         thread_id=lease.thread_id, run_id=lease.run_id, outcome=InterruptOutcome(interrupts=[question])
     )
     events += legal.end(interrupted, at=clock.now())
-    await commit(store, lease, events=events, interrupts=[asked("question")], move=ASKING)
+    await commit(store, lease, events=events, interrupts=[new_interrupt("question")], move=WAITING_FOR_PERSON)
     await store.runs.end(SPACE, lease.run_id)
     last = await check_closed(store, lease.run_id, segments=2)
     assert isinstance(last, RunFinished)
@@ -190,7 +200,7 @@ async def test_closing_events_have_the_time_of_the_end(store: Store, clock: Held
     assert {event.timestamp for event in (await stream(store, lease.run_id))[before:]} == {clock.now()}
 
 
-async def test_an_end_that_is_refused_adds_nothing_to_the_stream(store: Store) -> None:
+async def test_a_refused_end_adds_nothing_to_the_stream(store: Store) -> None:
     run = await queued(store)
     await store.runs.end(SPACE, run.id)
     events = await stream(store, run.id)

@@ -12,14 +12,14 @@ from holdfast.domain.run import RunStatus
 from holdfast.ports.log import LogHead
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.builders import MINUTE, spoken
+from tests.builders import MINUTE, text_events
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.scenes import COMPLETED, after, at, commit, queued, running
+from tests.conformance.run_builders import COMPLETED, commit, queued, run_after, running, seconds_from_now
 
 
 async def test_events_are_returned_above_a_number_in_order(store: Store) -> None:
     lease = await running(store)
-    await commit(store, lease, events=spoken("a", id="a") + spoken("b", id="b"))
+    await commit(store, lease, events=text_events("a", id="a") + text_events("b", id="b"))
     for seq in range(9):
         found = await store.events.after(SPACE, lease.run_id, seq=seq)
         assert [event.seq for event in found] == list(range(seq + 1, 8))
@@ -27,7 +27,7 @@ async def test_events_are_returned_above_a_number_in_order(store: Store) -> None
 
 async def test_events_come_in_pages_of_a_limit(store: Store) -> None:
     lease = await running(store)
-    await commit(store, lease, events=spoken("a", id="a") + spoken("b", id="b"))
+    await commit(store, lease, events=text_events("a", id="a") + text_events("b", id="b"))
     seq, pages = 0, []
     while page := await store.events.after(SPACE, lease.run_id, seq=seq, limit=3):
         pages.append([event.seq for event in page])
@@ -37,7 +37,7 @@ async def test_events_come_in_pages_of_a_limit(store: Store) -> None:
 
 async def test_only_events_of_the_given_types_are_returned(store: Store) -> None:
     lease = await running(store)
-    await commit(store, lease, events=spoken("a", id="a") + spoken("b", id="b"))
+    await commit(store, lease, events=text_events("a", id="a") + text_events("b", id="b"))
 
     async def numbers(*types: str, seq: int = 0, limit: int = 1000) -> list[int]:
         found = await store.events.after(SPACE, lease.run_id, seq=seq, limit=limit, types=types)
@@ -52,7 +52,7 @@ async def test_only_events_of_the_given_types_are_returned(store: Store) -> None
 
 async def test_events_are_kept_byte_for_byte(store: Store, clock: HeldClock) -> None:
     said: list[Event] = [
-        *spoken('ünïcödé 🪸 \u2028 " \\ \n \t </script>'),
+        *text_events('ünïcödé 🪸 \u2028 " \\ \n \t </script>'),
         StateSnapshot(snapshot={"z": 1, "a": [1.5, -0.0, 1e300, 2**53 - 1], "": {}, "nested": {"b": None}}),
         Custom(name="spaces", value={"  two  ": "  spaces  ", "order": {"b": 1, "a": 2}}, timestamp=5),
     ]
@@ -62,7 +62,7 @@ async def test_events_are_kept_byte_for_byte(store: Store, clock: HeldClock) -> 
     logged = (await store.events.after(SPACE, lease.run_id))[1:]
     assert [event.data for event in logged] == [encode_event(event) for event in said]
     assert [event.type for event in logged] == [event_type(event) for event in said]
-    assert {event.created_at for event in logged} == {at(clock, 0)}
+    assert {event.created_at for event in logged} == {seconds_from_now(clock, 0)}
     typed = await store.events.after(SPACE, lease.run_id, types=[event_type(event) for event in said])
     assert typed == logged
 
@@ -70,7 +70,7 @@ async def test_events_are_kept_byte_for_byte(store: Store, clock: HeldClock) -> 
 async def test_a_large_event_is_kept_whole(store: Store) -> None:
     lease = await running(store)
     big = TextMessageContent(message_id=MessageId("m"), delta="x" * 1_000_000)
-    await commit(store, lease, events=[spoken("")[0], big, spoken("")[2]])
+    await commit(store, lease, events=[text_events("")[0], big, text_events("")[2]])
     assert (await store.events.after(SPACE, lease.run_id, seq=2, limit=1))[0].data == encode_event(big)
     with pytest.raises(Invalid):
         await commit(store, lease, events=[TextMessageContent(message_id=MessageId("m"), delta="x" * 9_000_000)])
@@ -79,21 +79,21 @@ async def test_a_large_event_is_kept_whole(store: Store) -> None:
 async def test_the_first_event_of_a_run_is_its_start(store: Store) -> None:
     base = await running(store)
     await commit(store, base, move=COMPLETED)
-    run = await after(store, base.run, "go on")
+    run = await run_after(store, base.run, "go on")
     (first,) = await store.events.after(SPACE, run.id)
     start = json.loads(first.data)
     assert (first.seq, first.type) == (1, "RUN_STARTED")
     assert (start["runId"], start["threadId"], start["parentRunId"]) == (run.id, run.thread_id, base.run_id)
 
 
-async def test_a_reader_is_asked_for_sensible_pages(store: Store) -> None:
+async def test_an_invalid_event_page_is_refused(store: Store) -> None:
     run = await queued(store)
     for seq, limit in ((-1, 1), (0, 0), (0, 1_000_000)):
         with pytest.raises(Invalid):
             await store.events.after(SPACE, run.id, seq=seq, limit=limit)
 
 
-async def test_the_events_of_a_run_that_is_not_there_are_not_found(store: Store) -> None:
+async def test_the_events_of_a_run_that_does_not_exist_are_not_found(store: Store) -> None:
     run = await queued(store)
     with pytest.raises(NotFound):
         await store.events.after(SPACE, RunId("nobody"))
@@ -101,13 +101,13 @@ async def test_the_events_of_a_run_that_is_not_there_are_not_found(store: Store)
         await store.events.after(OTHER, run.id)
 
 
-async def test_a_reader_that_goes_on_where_it_was_misses_nothing(store: Store) -> None:
+async def test_a_reader_that_continues_from_its_last_event_misses_nothing(store: Store) -> None:
     lease = await running(store)
     seen: list[int] = []
 
     async def write() -> None:
         for number in range(30):
-            await commit(store, lease, events=spoken("x", id=f"m{number}"))
+            await commit(store, lease, events=text_events("x", id=f"m{number}"))
         await commit(store, lease, move=COMPLETED)
 
     async def read() -> None:
@@ -122,11 +122,11 @@ async def test_a_reader_that_goes_on_where_it_was_misses_nothing(store: Store) -
     assert seen == list(range(1, 92))
 
 
-async def test_heads_say_how_far_each_run_is(store: Store) -> None:
+async def test_heads_return_the_last_event_of_each_run(store: Store) -> None:
     idle, lease = await queued(store), None
     await store.runs.end(SPACE, idle.id)
     lease = await running(store)
-    await commit(store, lease, events=spoken("hi"))
+    await commit(store, lease, events=text_events("hi"))
     heads = await store.events.heads([(SPACE, lease.run_id), (SPACE, idle.id)])
     expected = [
         LogHead(space_id=SPACE, run_id=lease.run_id, status=RunStatus.RUNNING, last_event_seq=4),
@@ -142,12 +142,12 @@ async def test_heads_of_many_runs_come_in_one_call(store: Store) -> None:
     assert await store.events.heads([]) == []
 
 
-async def test_heads_leave_out_what_is_gone_or_elsewhere(store: Store) -> None:
+async def test_heads_leave_out_deleted_runs_and_other_spaces(store: Store) -> None:
     kept, removed, standing = await queued(store), await queued(store), await queued(store)
     await store.runs.end(SPACE, removed.id)
     await store.runs.delete(SPACE, removed.id)
     await store.runs.end(SPACE, standing.id)
-    await after(store, standing)
+    await run_after(store, standing)
     await store.runs.delete(SPACE, standing.id)
     wanted = [(SPACE, kept.id), (SPACE, removed.id), (SPACE, standing.id), (OTHER, kept.id), (SPACE, RunId("nobody"))]
     assert [head.run_id for head in await store.events.heads(wanted)] == [kept.id]

@@ -15,19 +15,19 @@ from holdfast.domain.step import StepState
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.stream_verifier import verify_stream
-from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, result, spoken
+from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, result, text_events
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import (
-    ASKING,
-    after,
-    asked,
-    at,
+from tests.conformance.run_builders import (
+    WAITING_FOR_PERSON,
     child_of,
     commit,
     get,
     model_step,
+    new_interrupt,
     queued,
+    run_after,
     running,
+    seconds_from_now,
     status,
     stream,
     tool_step,
@@ -46,14 +46,14 @@ async def die(store: Store, clock: HeldClock, *, cap: int = 5) -> Lease:
     return lease
 
 
-async def test_a_lease_that_has_not_run_out_is_left(store: Store, clock: HeldClock) -> None:
+async def test_a_lease_that_has_not_expired_is_left(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
     clock.tick(MINUTE - MILLISECOND)
     assert await store.leases.expire() == []
     assert await status(store, lease.run_id) is RunStatus.RUNNING
 
 
-async def test_what_a_dead_worker_held_goes_back_to_the_queue(store: Store, clock: HeldClock) -> None:
+async def test_the_run_of_a_dead_worker_returns_to_the_queue(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
     clock.tick(MINUTE)
     assert await status(store, lease.run_id) is RunStatus.RUNNING
@@ -63,14 +63,14 @@ async def test_what_a_dead_worker_held_goes_back_to_the_queue(store: Store, cloc
     assert await store.leases.expire() == []
 
 
-async def test_a_run_that_was_taken_back_is_claimed_after_a_delay_that_grows(store: Store, clock: HeldClock) -> None:
+async def test_a_requeued_run_is_claimed_after_a_growing_delay(store: Store, clock: HeldClock) -> None:
     run = await queued(store)
     for attempt in range(1, 9):
         assert (await claim(store)).run.attempt == attempt
         clock.tick(MINUTE)
         await store.leases.expire(cap=100)
         delay = backoff_ms(attempt)
-        assert (await get(store, run.id)).wait_until == at(clock, delay / 1000)
+        assert (await get(store, run.id)).wait_until == seconds_from_now(clock, delay / 1000)
         clock.tick(timedelta(milliseconds=delay - 1))
         assert await store.leases.claim(FIRST, lease=MINUTE) == []
         clock.tick(MILLISECOND)
@@ -85,7 +85,7 @@ async def test_a_run_that_was_claimed_cap_times_without_a_settled_step_fails(sto
         await die(store, clock, cap=3)
         assert await status(store, run.id) is RunStatus.QUEUED
     last = await claim(store)
-    await commit(store, last, events=spoken("never to be finished")[:2], steps=[model_step(1)])
+    await commit(store, last, events=text_events("never to be finished")[:2], steps=[model_step(1)])
     clock.tick(MINUTE)
     assert await store.leases.expire(cap=3) == [run.id]
     failed = await get(store, run.id)
@@ -101,7 +101,7 @@ async def test_a_run_that_used_up_its_attempts_takes_its_children_with_it(store:
     lease = await running(store)
     child = await child_of(store, lease.run_id)
     below = await claim(store, SECOND)
-    await commit(store, below, interrupts=[asked("question")], move=ASKING)
+    await commit(store, below, interrupts=[new_interrupt("question")], move=WAITING_FOR_PERSON)
     clock.tick(MINUTE)
     await store.leases.expire(cap=1)
     assert await status(store, child.id) is RunStatus.FAILED
@@ -109,15 +109,15 @@ async def test_a_run_that_used_up_its_attempts_takes_its_children_with_it(store:
     assert interrupt.status is InterruptStatus.CANCELLED
 
 
-async def test_those_that_waited_for_a_run_that_used_up_its_attempts_go_at_once(store: Store, clock: HeldClock) -> None:
+async def test_dependants_of_a_run_that_used_up_its_attempts_are_queued_at_once(store: Store, clock: HeldClock) -> None:
     lease = await running(store, "begin")
-    dependant = await after(store, lease.run, "and then")
+    dependant = await run_after(store, lease.run, "and then")
     clock.tick(MINUTE)
     await store.leases.expire(cap=1)
     assert await status(store, dependant.id) is RunStatus.QUEUED
 
 
-async def test_the_parent_is_told_of_a_child_that_used_up_its_attempts(store: Store, clock: HeldClock) -> None:
+async def test_the_parent_is_notified_of_a_child_that_used_up_its_attempts(store: Store, clock: HeldClock) -> None:
     parent = await running(store)
     await store.leases.renew(FIRST, [parent], lease=60 * MINUTE)
     child = await child_of(store, parent.run_id)
@@ -131,7 +131,7 @@ async def test_the_parent_is_told_of_a_child_that_used_up_its_attempts(store: St
 
 
 @pytest.mark.parametrize("state", [StepState.DONE, StepState.FAILED, StepState.UNKNOWN])
-async def test_a_step_settled_by_a_live_worker_begins_the_count_anew(
+async def test_a_step_settled_by_a_live_worker_resets_the_attempt_count(
     store: Store, clock: HeldClock, state: StepState
 ) -> None:
     run = await queued(store)
@@ -147,7 +147,7 @@ async def test_a_step_settled_by_a_live_worker_begins_the_count_anew(
     assert await status(store, run.id) is RunStatus.QUEUED
 
 
-async def test_a_run_that_waits_begins_the_count_anew(store: Store, clock: HeldClock) -> None:
+async def test_a_wait_resets_the_attempt_count(store: Store, clock: HeldClock) -> None:
     run = await queued(store)
     for number in range(1, 9):  # woken again and again by what is not for it
         await commit(
@@ -162,7 +162,7 @@ async def test_a_run_that_waits_begins_the_count_anew(store: Store, clock: HeldC
     assert await status(store, run.id) is RunStatus.QUEUED
 
 
-async def test_nothing_else_begins_the_count_anew(store: Store, clock: HeldClock) -> None:
+async def test_nothing_else_resets_the_attempt_count(store: Store, clock: HeldClock) -> None:
     run = await queued(store)
     await die(store, clock)
     lease = await claim(store)
@@ -171,7 +171,7 @@ async def test_nothing_else_begins_the_count_anew(store: Store, clock: HeldClock
         store,
         lease,
         messages=[assistant("hello")],
-        events=spoken("hello"),
+        events=text_events("hello"),
         steps=[model_step(1)],
         values={"state": {}},
         consumed=[1],
@@ -181,9 +181,11 @@ async def test_nothing_else_begins_the_count_anew(store: Store, clock: HeldClock
     assert (await get(store, run.id)).attempt == 2
 
 
-async def test_an_ended_run_whose_worker_died_is_let_go_when_its_lease_runs_out(store: Store, clock: HeldClock) -> None:
+async def test_an_ended_run_whose_worker_died_is_released_when_its_lease_expires(
+    store: Store, clock: HeldClock
+) -> None:
     lease = await running(store, "begin")
-    dependant = await after(store, lease.run, "and then")
+    dependant = await run_after(store, lease.run, "and then")
     await store.runs.end(SPACE, lease.run_id)
     assert await store.leases.expire() == []
     assert await status(store, dependant.id) is RunStatus.PENDING
@@ -193,7 +195,7 @@ async def test_an_ended_run_whose_worker_died_is_let_go_when_its_lease_runs_out(
     assert await status(store, dependant.id) is RunStatus.QUEUED
 
 
-async def test_many_that_take_back_at_once_take_each_run_back_once(store: Store, clock: HeldClock) -> None:
+async def test_concurrent_expiries_requeue_each_run_once(store: Store, clock: HeldClock) -> None:
     for _ in range(20):
         await queued(store)
     held = await store.leases.claim(OwnerId("dead"), lease=MINUTE, limit=20)

@@ -30,7 +30,7 @@ async def blobs(where: str | Path) -> list[tuple[int, bytes]]:
     return [(row["size"], bytes(row["content"])) for row in (await rows_of(where))["blobs"]]
 
 
-async def test_a_file_is_kept_as_it_was_made(store: Store, clock: HeldClock) -> None:
+async def test_a_file_is_read_back_unchanged(store: Store, clock: HeldClock) -> None:
     new = named("Grüße · 挨拶.txt", media_type="text/plain; charset=utf-8", created_by="ann")
     made = await store.files.create(SPACE, new)
     assert made == File(
@@ -48,14 +48,14 @@ async def test_a_file_is_kept_as_it_was_made(store: Store, clock: HeldClock) -> 
     assert await store.files.content(SPACE, made.id) == BYTES
 
 
-async def test_bytes_come_back_as_they_were(store: Store) -> None:
+async def test_content_is_read_back_byte_for_byte(store: Store) -> None:
     for content in (b"", b"\x00", b"\xff\xfe", b"plain", bytes(3_000_000)):
         made = await store.files.create(SPACE, named(content=content))
         assert made.size == len(content)
         assert await store.files.content(SPACE, made.id) == content
 
 
-async def test_a_chosen_id_is_kept_and_taken_once(store: Store, where: str | Path) -> None:
+async def test_a_chosen_file_id_can_be_used_once(store: Store, where: str | Path) -> None:
     made = await store.files.create(SPACE, named(id=FileId("logo")))
     assert made.id == "logo"
     before = await rows_of(where)
@@ -65,7 +65,7 @@ async def test_a_chosen_id_is_kept_and_taken_once(store: Store, where: str | Pat
     assert await store.files.content(SPACE, FileId("logo")) == BYTES
 
 
-async def test_of_many_that_choose_one_id_at_once_one_gets_it(stores: list[Store], where: str | Path) -> None:
+async def test_of_many_concurrent_creates_with_one_file_id_one_succeeds(stores: list[Store], where: str | Path) -> None:
     made = await asyncio.gather(
         *(
             stores[number % len(stores)].files.create(SPACE, named(content=bytes([number]), id=FileId("logo")))
@@ -78,7 +78,7 @@ async def test_of_many_that_choose_one_id_at_once_one_gets_it(stores: list[Store
     assert await blobs(where) == [(1, await stores[0].files.content(SPACE, kept.id))]
 
 
-async def test_what_can_never_be_a_file_is_refused(store: Store, where: str | Path) -> None:
+async def test_an_invalid_file_is_refused(store: Store, where: str | Path) -> None:
     before = await rows_of(where)
     for new, error in [
         (named("a\x00b"), Invalid),
@@ -99,7 +99,7 @@ async def test_a_missing_file_is_not_found(store: Store) -> None:
             await call(SPACE, MISSING)
 
 
-async def test_the_same_bytes_take_room_once_in_a_space(store: Store, where: str | Path) -> None:
+async def test_the_same_bytes_are_stored_once_per_space(store: Store, where: str | Path) -> None:
     made = [await store.files.create(SPACE, named(f"{number}.bin")) for number in range(3)]
     assert len({file.id for file in made}) == 3
     assert await blobs(where) == [(768, BYTES)]
@@ -115,15 +115,13 @@ async def test_the_same_bytes_are_not_shared_between_spaces(store: Store, where:
     assert await store.files.content(SPACE, ours.id) == BYTES
 
 
-async def test_the_same_bytes_stored_at_once_take_room_once(stores: list[Store], where: str | Path) -> None:
+async def test_the_same_bytes_stored_concurrently_are_stored_once(stores: list[Store], where: str | Path) -> None:
     made = await asyncio.gather(*(stores[n % len(stores)].files.create(SPACE, named(f"{n}")) for n in range(16)))
     assert len({file.id for file in made}) == 16
     assert await blobs(where) == [(768, BYTES)]
 
 
-async def test_a_deleted_file_takes_its_bytes_with_it_if_no_other_file_has_them(
-    store: Store, where: str | Path
-) -> None:
+async def test_the_bytes_of_a_deleted_file_are_deleted_unless_shared(store: Store, where: str | Path) -> None:
     one, other = [await store.files.create(SPACE, named(name)) for name in ("a", "b")]
     await store.files.delete(SPACE, one.id)
     with pytest.raises(NotFound):
@@ -135,7 +133,7 @@ async def test_a_deleted_file_takes_its_bytes_with_it_if_no_other_file_has_them(
     assert await store.files.content(SPACE, again.id) == BYTES
 
 
-async def test_a_file_that_an_artifact_is_made_of_cannot_be_deleted(store: Store, where: str | Path) -> None:
+async def test_a_file_used_by_an_artifact_cannot_be_deleted(store: Store, where: str | Path) -> None:
     file = await store.files.create(SPACE, named())
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     new = NewArtifact(type=ArtifactType.OTHER, title="Logo", file_id=file.id)
@@ -164,7 +162,7 @@ async def test_bytes_stored_while_their_last_file_is_deleted_are_never_lost(
     assert await blobs(where) == []
 
 
-async def test_of_many_that_delete_one_file_at_once_one_does(stores: list[Store]) -> None:
+async def test_of_many_concurrent_deletes_of_one_file_one_succeeds(stores: list[Store]) -> None:
     made = await stores[0].files.create(SPACE, named())
     outcomes = await asyncio.gather(
         *(stores[number % len(stores)].files.delete(SPACE, made.id) for number in range(8)), return_exceptions=True
@@ -173,7 +171,7 @@ async def test_of_many_that_delete_one_file_at_once_one_does(stores: list[Store]
     assert sum(isinstance(error, NotFound) for error in outcomes) == 7
 
 
-async def test_files_are_listed_the_newest_first(store: Store) -> None:
+async def test_files_are_listed_newest_first(store: Store) -> None:
     made = [await store.files.create(SPACE, named(str(number), bytes([number]))) for number in range(3)]
     page = await store.files.page(SPACE)
     assert page.items == made[::-1]
@@ -194,7 +192,7 @@ async def test_pages_show_each_once_while_others_come_and_go(store: Store) -> No
     assert seen == made[::-1]
 
 
-async def test_a_page_that_cannot_be_is_refused(store: Store) -> None:
+async def test_an_invalid_page_is_refused(store: Store) -> None:
     wrong: list[dict[str, Any]] = [{"limit": 0}, {"limit": 201}, {"cursor": "-1"}, {"cursor": "1.2"}, {"cursor": "٣"}]
     for options in wrong:
         with pytest.raises(Invalid):

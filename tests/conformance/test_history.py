@@ -10,34 +10,34 @@ from holdfast.store.store import Store
 from tests.builders import assistant, call, new_thread, result, user
 from tests.conformance.conftest import SPACE
 from tests.conformance.conversations import (
-    answered,
-    claimed,
+    base_on,
+    claim_run,
     complete,
-    ended,
-    make,
-    on,
-    refused,
+    completed_run,
+    create_run,
+    ended_run,
+    expect_refusal,
+    history_texts,
     sequences,
     texts,
-    told,
 )
 
 
 async def _chain(store: Store, thread: ThreadId, count: int) -> list[Run]:
     """Make runs one after the other, with two messages each."""
-    return [await answered(store, thread, f"q{number}", f"a{number}") for number in range(count)]
+    return [await completed_run(store, thread, f"q{number}", f"a{number}") for number in range(count)]
 
 
 async def test_the_history_of_a_run_is_its_own_messages_and_those_of_its_bases(store: Store) -> None:
     first, second, third = await _chain(store, await new_thread(store, SPACE), 3)
-    assert await told(store, first) == ["q0", "a0"]
-    assert await told(store, second) == ["q0", "a0", "q1", "a1"]
-    assert await told(store, third) == ["q0", "a0", "q1", "a1", "q2", "a2"]
+    assert await history_texts(store, first) == ["q0", "a0"]
+    assert await history_texts(store, second) == ["q0", "a0", "q1", "a1"]
+    assert await history_texts(store, third) == ["q0", "a0", "q1", "a1", "q2", "a2"]
 
 
-async def test_a_message_is_read_as_it_was_said(store: Store) -> None:
+async def test_a_message_is_read_back_unchanged(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    lease = await claimed(store, await make(store, thread, "look"))
+    lease = await claim_run(store, await create_run(store, thread, "look"))
     said = [assistant("looking", call("c1", "look", at=["ä", None]), id="chosen"), result("c1", "seen")]
     committed = await store.journal.commit(Commit(lease=lease, messages=said))
     run = await complete(store, lease)
@@ -60,53 +60,53 @@ async def test_the_last_messages_come_first_and_the_page_before_from_its_first(s
         assert [message for page in pages for message in page] == whole
 
 
-async def test_history_has_50_messages_unless_told(store: Store) -> None:
-    run = await ended(store, await new_thread(store, SPACE), *(str(number) for number in range(60)))
+async def test_history_returns_50_messages_by_default(store: Store) -> None:
+    run = await ended_run(store, await new_thread(store, SPACE), *(str(number) for number in range(60)))
     assert texts(await store.messages.history(SPACE, run.id)) == [str(number) for number in range(10, 60)]
 
 
-async def test_history_before_each_message_is_what_was_said_before(store: Store) -> None:
+async def test_history_before_a_message_returns_the_messages_before_it(store: Store) -> None:
     run = (await _chain(store, await new_thread(store, SPACE), 3))[-1]
-    whole = await told(store, run)
+    whole = await history_texts(store, run)
     for sequence in range(6):
-        assert await told(store, run, before=sequence) == whole[:sequence]
+        assert await history_texts(store, run, before=sequence) == whole[:sequence]
 
 
 async def test_a_before_that_is_not_on_the_chain_is_refused(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    root = await answered(store, thread, "one", "two", "three")  # 0, 1, 2
-    left = await answered(store, thread, "left", base=on(root))  # 3
-    right = await answered(store, thread, "right", "r", base=on(root, 1))  # 4, 5
-    on_top = await answered(store, thread, "top", base=on(right))  # 6
-    await answered(store, await new_thread(store, SPACE), *"abcdefgh")
+    root = await completed_run(store, thread, "one", "two", "three")  # 0, 1, 2
+    left = await completed_run(store, thread, "left", base=base_on(root))  # 3
+    right = await completed_run(store, thread, "right", "r", base=base_on(root, 1))  # 4, 5
+    on_top = await completed_run(store, thread, "top", base=base_on(right))  # 6
+    await completed_run(store, await new_thread(store, SPACE), *"abcdefgh")
     for run, strange in [(root, (3, 4)), (left, (4, 5)), (right, (2, 3, 6)), (on_top, (2, 3))]:
         for before in (*strange, 7, -1, 2**63, 2**70):
-            async with refused(store, Invalid):
-                await told(store, run, before=before)
-    assert await told(store, on_top, before=5) == ["one", "two", "right"]
+            async with expect_refusal(store, Invalid):
+                await history_texts(store, run, before=before)
+    assert await history_texts(store, on_top, before=5) == ["one", "two", "right"]
 
 
-async def test_a_base_that_was_cut_shows_only_what_is_before_the_cut(store: Store) -> None:
+async def test_a_base_shows_only_messages_up_to_the_base_sequence(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    root = await answered(store, thread, "one", "two", "three", "four")
-    cut = await answered(store, thread, "five", "six", "seven", base=on(root, 1))
-    again = await answered(store, thread, "eight", base=on(cut, 5))
-    assert await told(store, again) == ["one", "two", "five", "six", "eight"]
+    root = await completed_run(store, thread, "one", "two", "three", "four")
+    cut = await completed_run(store, thread, "five", "six", "seven", base=base_on(root, 1))
+    again = await completed_run(store, thread, "eight", base=base_on(cut, 5))
+    assert await history_texts(store, again) == ["one", "two", "five", "six", "eight"]
     for limit, heard in [(1, ["eight"]), (2, ["six", "eight"]), (3, ["five", "six", "eight"])]:
-        assert await told(store, again, limit=limit) == heard
-    assert await told(store, again, limit=4) == ["two", "five", "six", "eight"]
-    assert await told(store, again, limit=1, before=4) == ["two"]
-    assert await told(store, again, limit=1, before=1) == ["one"]
-    assert await told(store, again, before=0) == []
+        assert await history_texts(store, again, limit=limit) == heard
+    assert await history_texts(store, again, limit=4) == ["two", "five", "six", "eight"]
+    assert await history_texts(store, again, limit=1, before=4) == ["two"]
+    assert await history_texts(store, again, limit=1, before=1) == ["one"]
+    assert await history_texts(store, again, before=0) == []
 
 
-async def test_a_cut_base_whose_own_base_was_cut_before_is_read_in_pages_of_one(store: Store) -> None:
+async def test_nested_base_sequences_are_read_in_pages_of_one(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    run = await answered(store, thread, "0", "1", "2")
+    run = await completed_run(store, thread, "0", "1", "2")
     whole = ["0", "1"]
     for number in range(5):
         cut = (await store.messages.of_run(SPACE, run.id))[1].sequence
-        run = await answered(store, thread, f"a{number}", f"b{number}", "cut away", base=on(run, cut))
+        run = await completed_run(store, thread, f"a{number}", f"b{number}", "cut away", base=base_on(run, cut))
         whole += [f"a{number}", f"b{number}"]
     whole.append("cut away")
     heard, before = list[str](), None
@@ -116,11 +116,11 @@ async def test_a_cut_base_whose_own_base_was_cut_before_is_read_in_pages_of_one(
     assert heard == whole
 
 
-async def test_forks_of_one_run_do_not_hear_each_other(store: Store) -> None:
+async def test_forks_of_one_run_do_not_see_each_others_messages(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    root = await answered(store, thread, "root", "r")
-    forks = [await make(store, thread, f"fork {number}", base=on(root)) for number in range(3)]
-    leases = [await claimed(store, fork) for fork in forks]
+    root = await completed_run(store, thread, "root", "r")
+    forks = [await create_run(store, thread, f"fork {number}", base=base_on(root)) for number in range(3)]
+    leases = [await claim_run(store, fork) for fork in forks]
     for word in ("one", "two"):
         for number, lease in enumerate(leases):
             await store.journal.commit(Commit(lease=lease, messages=[assistant(f"{number} {word}")]))
@@ -132,46 +132,46 @@ async def test_forks_of_one_run_do_not_hear_each_other(store: Store) -> None:
 
 async def test_runs_without_messages_do_not_break_the_chain(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    await answered(store, thread, "one", "1")
+    await completed_run(store, thread, "one", "1")
     for _ in range(7):
-        await ended(store, thread)  # a retry says nothing of its own
-    retried = await complete(store, await claimed(store, await make(store, thread)), "2")
+        await ended_run(store, thread)  # a retry says nothing of its own
+    retried = await complete(store, await claim_run(store, await create_run(store, thread)), "2")
     for _ in range(2):
-        await ended(store, thread)
-    last = await ended(store, thread)
-    assert await told(store, last) == ["one", "1", "2"]
-    assert await told(store, last, limit=1) == ["2"]
-    assert await told(store, last, limit=2) == ["1", "2"]
-    assert await told(store, last, limit=1, before=2) == ["1"]
-    assert await told(store, retried, before=0) == []
+        await ended_run(store, thread)
+    last = await ended_run(store, thread)
+    assert await history_texts(store, last) == ["one", "1", "2"]
+    assert await history_texts(store, last, limit=1) == ["2"]
+    assert await history_texts(store, last, limit=2) == ["1", "2"]
+    assert await history_texts(store, last, limit=1, before=2) == ["1"]
+    assert await history_texts(store, retried, before=0) == []
 
 
-async def test_a_run_that_heard_nothing_has_an_empty_history(store: Store) -> None:
+async def test_a_run_without_messages_on_its_chain_has_an_empty_history(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    await ended(store, thread)
-    assert await told(store, await ended(store, thread)) == []
+    await ended_run(store, thread)
+    assert await history_texts(store, await ended_run(store, thread)) == []
 
 
-async def test_input_that_waits_comes_last_and_has_no_sequence(store: Store) -> None:
+async def test_waiting_input_comes_last_and_has_no_sequence(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    first = await make(store, thread, "one")
-    second = await make(store, thread, "two", "three")
+    first = await create_run(store, thread, "one")
+    second = await create_run(store, thread, "two", "three")
     history = await store.messages.history(SPACE, second.id)
     assert (texts(history), sequences(history)) == (["one", "two", "three"], [0, None, None])
     for limit, heard in [(1, ["three"]), (2, ["two", "three"]), (3, ["one", "two", "three"])]:
-        assert await told(store, second, limit=limit) == heard
-    assert await told(store, second, before=0) == []
+        assert await history_texts(store, second, limit=limit) == heard
+    assert await history_texts(store, second, before=0) == []
     assert await store.messages.get(SPACE, second.id, history[1].id) == history[1]
-    await complete(store, await claimed(store, first), "1")
+    await complete(store, await claim_run(store, first), "1")
     history = await store.messages.history(SPACE, second.id)
     assert (texts(history), sequences(history)) == (["one", "1", "two", "three"], [0, 1, 2, 3])
 
 
 async def test_a_page_of_history_has_1_to_1000(store: Store) -> None:
-    run = await ended(store, await new_thread(store, SPACE), "hello")
+    run = await ended_run(store, await new_thread(store, SPACE), "hello")
     for limit in (0, -1, 1001, 2**70):
-        async with refused(store, Invalid):
-            await told(store, run, limit=limit)
+        async with expect_refusal(store, Invalid):
+            await history_texts(store, run, limit=limit)
 
 
 async def test_the_messages_of_a_run_alone_are_its_own(store: Store) -> None:
@@ -180,18 +180,18 @@ async def test_the_messages_of_a_run_alone_are_its_own(store: Store) -> None:
     assert texts(await store.messages.of_run(SPACE, second.id)) == ["q1", "a1"]
 
 
-async def test_a_message_is_found_by_its_id_on_the_chain_and_not_beside_it(store: Store) -> None:
+async def test_a_message_is_found_by_id_only_on_the_chain(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    root = await answered(store, thread, "one", "two", "three")
-    left = await answered(store, thread, "left", base=on(root))
-    right = await answered(store, thread, "right", base=on(root, 1))
+    root = await completed_run(store, thread, "one", "two", "three")
+    left = await completed_run(store, thread, "left", base=base_on(root))
+    right = await completed_run(store, thread, "right", base=base_on(root, 1))
     ids = [message.id for message in await store.messages.of_run(SPACE, root.id)]
     (left_id,) = [message.id for message in await store.messages.of_run(SPACE, left.id)]
     for run, heard in [(root, ids), (left, [*ids, left_id]), (right, ids[:2])]:
         for id in heard:
             assert (await store.messages.get(SPACE, run.id, id)).id == id
     for run, id in [(root, left_id), (right, left_id), (right, ids[2]), (root, MessageId("missing"))]:
-        async with refused(store, NotFound):
+        async with expect_refusal(store, NotFound):
             await store.messages.get(SPACE, run.id, id)
 
 
@@ -203,14 +203,14 @@ async def _edit(store: Store, base: RunBase | None, revised: MessageId, text: st
 
 async def test_editing_an_old_message_is_a_fork_before_it(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    one = await answered(store, thread, "one", "1")
+    one = await completed_run(store, thread, "one", "1")
     two = (await store.runs.create(SPACE, NewRun(thread=thread, messages=[user("two", id="m2")]))).run
-    await complete(store, await claimed(store, two), "2")
-    three = await answered(store, thread, "three", "3")
-    edited = await _edit(store, on(one), MessageId("m2"), "zwei", thread)
-    await complete(store, await claimed(store, edited), "II")
-    assert await told(store, edited) == ["one", "1", "zwei", "II"]
-    assert await told(store, three) == ["one", "1", "two", "2", "three", "3"]
+    await complete(store, await claim_run(store, two), "2")
+    three = await completed_run(store, thread, "three", "3")
+    edited = await _edit(store, base_on(one), MessageId("m2"), "zwei", thread)
+    await complete(store, await claim_run(store, edited), "II")
+    assert await history_texts(store, edited) == ["one", "1", "zwei", "II"]
+    assert await history_texts(store, three) == ["one", "1", "two", "2", "three", "3"]
     for run, text, revises in [(three, "two", None), (edited, "zwei", "m2")]:
         message = await store.messages.get(SPACE, run.id, MessageId("m2"))
         assert (message.content, message.revises) == (text, revises)
@@ -220,30 +220,30 @@ async def test_editing_the_first_message_of_a_thread_is_a_new_root(store: Store)
     thread = await new_thread(store, SPACE)
     first = (await store.runs.create(SPACE, NewRun(thread=thread, messages=[user("one", id="m1")]))).run
     edited = await _edit(store, None, MessageId("m1"), "uno", thread)
-    assert await told(store, edited) == ["uno"]
-    assert await told(store, first) == ["one"]
+    assert await history_texts(store, edited) == ["uno"]
+    assert await history_texts(store, first) == ["one"]
 
 
 async def test_editing_a_message_in_the_middle_of_a_run_keeps_its_id(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    lease = await claimed(store, await make(store, thread, "one"))
+    lease = await claim_run(store, await create_run(store, thread, "one"))
     steered = [assistant("1"), user("also", id="m2"), assistant("2")]
     await store.journal.commit(Commit(lease=lease, messages=steered))
     run = await complete(store, lease)
-    edited = await _edit(store, on(run, 1), MessageId("m2"), "rather", thread)
-    assert await told(store, edited) == ["one", "1", "rather"]
+    edited = await _edit(store, base_on(run, 1), MessageId("m2"), "rather", thread)
+    assert await history_texts(store, edited) == ["one", "1", "rather"]
     assert (await store.messages.get(SPACE, edited.id, MessageId("m2"))).content == "rather"
-    async with refused(store, IdTaken):
-        await _edit(store, on(run, 2), MessageId("m2"), "too late", thread)
-    async with refused(store, IdTaken):
-        await _edit(store, on(edited), MessageId("m2"), "twice", thread)
+    async with expect_refusal(store, IdTaken):
+        await _edit(store, base_on(run, 2), MessageId("m2"), "too late", thread)
+    async with expect_refusal(store, IdTaken):
+        await _edit(store, base_on(edited), MessageId("m2"), "twice", thread)
 
 
 async def test_history_of_an_ended_run_has_no_call_without_its_result(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    lease = await claimed(store, await make(store, thread, "look"))
+    lease = await claim_run(store, await create_run(store, thread, "look"))
     await store.journal.commit(Commit(lease=lease, messages=[assistant("", call("a"), call("b")), result("a")]))
-    run = await make(store, thread, "and", id=RunId("next"))
+    run = await create_run(store, thread, "and", id=RunId("next"))
     await store.runs.end(SPACE, lease.run_id, to=RunStatus.FAILED)
     await store.leases.release(lease)
     history = await store.messages.history(SPACE, run.id)
@@ -251,28 +251,28 @@ async def test_history_of_an_ended_run_has_no_call_without_its_result(store: Sto
     assert sequences(history) == [0, 1, 2, 3, 4]
 
 
-async def test_input_of_all_that_must_begin_first_comes_last_in_order(store: Store) -> None:
+async def test_waiting_input_of_the_whole_chain_comes_last_in_order(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    lease = await claimed(store, await make(store, thread, "first"))
-    second = await make(store, thread, "second", "and")
-    silent = await make(store, thread)
-    third = await make(store, thread, "third")
-    assert await told(store, third) == ["first", "second", "and", "third"]
-    assert await told(store, silent) == ["first", "second", "and"]
-    assert await told(store, second) == ["first", "second", "and"]
+    lease = await claim_run(store, await create_run(store, thread, "first"))
+    second = await create_run(store, thread, "second", "and")
+    silent = await create_run(store, thread)
+    third = await create_run(store, thread, "third")
+    assert await history_texts(store, third) == ["first", "second", "and", "third"]
+    assert await history_texts(store, silent) == ["first", "second", "and"]
+    assert await history_texts(store, second) == ["first", "second", "and"]
     await store.runs.end(SPACE, second.id)  # before it could begin
-    assert await told(store, third) == ["first", "second", "and", "third"]
+    assert await history_texts(store, third) == ["first", "second", "and", "third"]
     await complete(store, lease, "answer")
-    assert await told(store, third) == ["first", "answer", "second", "and", "third"]
+    assert await history_texts(store, third) == ["first", "answer", "second", "and", "third"]
     await store.runs.end(SPACE, silent.id)
-    assert await told(store, third) == ["first", "answer", "second", "and", "third"]
+    assert await history_texts(store, third) == ["first", "answer", "second", "and", "third"]
 
 
-async def test_input_that_waits_is_paged_by_its_id_also_when_it_enters_meanwhile(store: Store) -> None:
+async def test_waiting_input_is_paged_by_id_even_if_it_gets_a_sequence_meanwhile(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    lease = await claimed(store, await make(store, thread, "1", "2"))
-    await make(store, thread, "3", "4")
-    last = await make(store, thread, "5", "6", "7")
+    lease = await claim_run(store, await create_run(store, thread, "1", "2"))
+    await create_run(store, thread, "3", "4")
+    last = await create_run(store, thread, "5", "6", "7")
     whole = ["1", "2", "3", "4", "5", "6", "7"]
     for limit in (1, 2, 3, 5, 7, 8):
         pages = [await store.messages.history(SPACE, last.id, limit=limit)]
@@ -283,5 +283,5 @@ async def test_input_that_waits_is_paged_by_its_id_also_when_it_enters_meanwhile
     await complete(store, lease)
     assert texts(await store.messages.history(SPACE, last.id, limit=2, before=six.cursor)) == ["4", "5"]
     for strange in ("missing", "1"):
-        async with refused(store, Invalid):
+        async with expect_refusal(store, Invalid):
             await store.messages.history(SPACE, last.id, before=MessageId(strange))

@@ -14,7 +14,7 @@ from holdfast.domain.run import Run
 from holdfast.store.store import Store
 from tests.builders import assistant, new_thread, user
 from tests.conformance.conftest import SPACE
-from tests.conformance.conversations import claimed, complete, ended, make, on, texts, told
+from tests.conformance.conversations import base_on, claim_run, complete, create_run, ended_run, history_texts, texts
 
 DEEP = 300
 MOST_RUNS = 60
@@ -27,21 +27,21 @@ async def test_a_chain_of_300_runs_is_read_right_at_every_depth(store: Store) ->
     tip = chain[-1]
     for depth, run in enumerate(chain):
         words = [str(number) for number in range(depth + 1)]
-        assert await told(store, run, limit=7) == words[-7:]
-        assert await told(store, tip, limit=3, before=depth) == words[max(depth - 3, 0) : depth]
+        assert await history_texts(store, run, limit=7) == words[-7:]
+        assert await history_texts(store, tip, limit=3, before=depth) == words[max(depth - 3, 0) : depth]
         found = await store.messages.get(SPACE, tip.id, MessageId(f"m{depth}"))
         assert (found.content, found.run_id, found.sequence) == (str(depth), run.id, depth)
-    assert await told(store, tip) == [str(number) for number in range(DEEP)]
+    assert await history_texts(store, tip) == [str(number) for number in range(DEEP)]
 
 
-async def test_a_fork_deep_in_a_long_chain_finds_what_is_above_it_and_nothing_else(store: Store) -> None:
+async def test_a_fork_deep_in_a_long_chain_sees_its_ancestors_and_nothing_else(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     chain = [await _deeper(store, thread, depth) for depth in range(70)]
     for depth in (0, 1, 2, 3, 14, 15, 16, 31, 62, 63, 64, 68):
-        fork = await ended(store, thread, "fork", base=on(chain[depth]))
-        await ended(store, thread, base=on(fork))
-        over = await ended(store, thread, "over", base=on(fork))
-        assert await told(store, over) == [*(str(number) for number in range(depth + 1)), "fork", "over"]
+        fork = await ended_run(store, thread, "fork", base=base_on(chain[depth]))
+        await ended_run(store, thread, base=base_on(fork))
+        over = await ended_run(store, thread, "over", base=base_on(fork))
+        assert await history_texts(store, over) == [*(str(number) for number in range(depth + 1)), "fork", "over"]
         for seen in {0, depth // 2, depth}:
             found = await store.messages.get(SPACE, over.id, MessageId(f"m{seen}"))
             assert found.run_id == chain[seen].id
@@ -104,7 +104,7 @@ class Tree:
                 await self._make(pick, count)
             case "begin" if free := [node for node in live if node.begun and node.lease is None]:
                 node = free[pick % len(free)]
-                node.lease = await claimed(self.store, node.run)
+                node.lease = await claim_run(self.store, node.run)
             case "speak" if held := [node for node in live if node.lease]:
                 await self._speak(held[pick % len(held)], count)
             case "finish" if held := [node for node in live if node.lease]:
@@ -121,9 +121,9 @@ class Tree:
     async def _make(self, pick: int, count: int) -> None:
         choices = [(None, None), *((node, cut) for node in self.nodes for cut in self._cuts(node))]
         base, cut = choices[pick % len(choices)]
-        named = None if base is None else on(base.run, await self._sequence(base, cut))
+        named = None if base is None else base_on(base.run, await self._sequence(base, cut))
         said = self._words(count)
-        self.nodes.append(Node(await make(self.store, self.thread, *said, base=named), base, cut, said))
+        self.nodes.append(Node(await create_run(self.store, self.thread, *said, base=named), base, cut, said))
 
     def _cuts(self, node: Node) -> list[int | None]:
         return [None, *range(1, len(node.said) + 1)] if node.begun else [None]
@@ -188,7 +188,7 @@ class Tree:
     st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 10_000), st.integers(0, 3)), min_size=30, max_size=120),
     st.integers(1, 6),
 )
-async def test_in_any_tree_of_runs_each_hears_exactly_its_chain(
+async def test_in_any_tree_of_runs_each_run_sees_exactly_its_chain(
     store: Store, actions: list[tuple[str, int, int]], page: int
 ) -> None:
     tree = Tree(store, await new_thread(store, SPACE))

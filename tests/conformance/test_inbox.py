@@ -15,18 +15,18 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, claim, user
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import (
+from tests.conformance.run_builders import (
     COMPLETED,
     FAILED,
     WAITING,
-    after,
-    asking,
-    at,
     commit,
     get,
     queued,
+    run_after,
     running,
+    seconds_from_now,
     status,
+    waiting_run,
 )
 from tests.conformance.tables import rows_of
 
@@ -43,15 +43,15 @@ async def test_items_are_numbered_in_their_run(store: Store) -> None:
     assert await put(store, first.run_id) == 4
 
 
-async def test_an_item_comes_out_as_it_was_put_in(store: Store, clock: HeldClock) -> None:
+async def test_an_item_is_read_back_unchanged(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
     await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.EDIT, data={"a": [1, None, "ü"]}, by="ann")
     (item,) = await store.journal.inbox(lease)
     assert (item.kind, item.data, item.created_by) == (InboxKind.EDIT, {"a": [1, None, "ü"]}, "ann")
-    assert item.created_at == at(clock, 0)
+    assert item.created_at == seconds_from_now(clock, 0)
 
 
-async def test_of_messages_under_one_id_the_first_is_taken(stores: list[Store]) -> None:
+async def test_of_several_messages_with_one_id_the_first_is_accepted(stores: list[Store]) -> None:
     store = stores[0]
     lease = await running(store, "begin")
     (begun,) = await store.messages.of_run(SPACE, lease.run_id)
@@ -74,11 +74,11 @@ async def test_a_waiting_run_is_queued(store: Store, clock: HeldClock) -> None:
     clock.tick(MINUTE)
     await put(store, lease.run_id)
     run = await get(store, lease.run_id)
-    assert (run.status, run.status_reason, run.queued_at) == (RunStatus.QUEUED, None, at(clock, 0))
+    assert (run.status, run.status_reason, run.queued_at) == (RunStatus.QUEUED, None, seconds_from_now(clock, 0))
     assert [item.data for item in await store.journal.inbox(await claim(store))] == ["psst"]
 
 
-async def test_a_woken_run_takes_its_place_at_the_end_of_the_queue(store: Store, clock: HeldClock) -> None:
+async def test_a_woken_run_is_placed_at_the_end_of_the_queue(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
     await commit(store, lease, move=WAITING)
     clock.tick(MINUTE)
@@ -89,10 +89,10 @@ async def test_a_woken_run_takes_its_place_at_the_end_of_the_queue(store: Store,
     assert [lease.run_id for lease in claimed] == [other.id, lease.run_id]
 
 
-async def test_a_run_that_does_not_wait_stays_where_it_is(store: Store, clock: HeldClock) -> None:
+async def test_a_run_that_does_not_wait_keeps_its_status(store: Store, clock: HeldClock) -> None:
     held = await running(store)
-    delayed = await queued(store, wait_until=at(clock, 60))
-    pending = await after(store, held.run)
+    delayed = await queued(store, wait_until=seconds_from_now(clock, 60))
+    pending = await run_after(store, held.run)
     for run in (held.run, delayed, pending):
         before = await get(store, run.id)
         await put(store, run.id)
@@ -100,9 +100,9 @@ async def test_a_run_that_does_not_wait_stays_where_it_is(store: Store, clock: H
     assert await store.leases.claim(FIRST, lease=MINUTE) == []
 
 
-async def test_what_came_in_before_a_run_began_is_there_when_it_does(store: Store) -> None:
+async def test_items_added_before_a_run_starts_are_read_when_it_starts(store: Store) -> None:
     held = await running(store)
-    pending = await after(store, held.run)
+    pending = await run_after(store, held.run)
     await put(store, pending.id, "early")
     await commit(store, held, move=COMPLETED)
     lease = await claim(store)
@@ -126,7 +126,7 @@ async def test_a_run_that_has_ended_is_refused(store: Store, where: str | Path) 
     assert await rows_of(where) == before
 
 
-async def test_many_that_put_at_once_all_get_a_number_of_their_own(store: Store) -> None:
+async def test_concurrent_items_all_get_their_own_number(store: Store) -> None:
     lease = await running(store)
     await commit(store, lease, move=WAITING)
     numbers = await asyncio.gather(*(put(store, lease.run_id, str(index)) for index in range(30)))
@@ -136,7 +136,7 @@ async def test_many_that_put_at_once_all_get_a_number_of_their_own(store: Store)
     assert {item.data: item.number for item in items} == {str(index): number for index, number in enumerate(numbers)}
 
 
-async def test_no_run_sleeps_with_an_unread_inbox_however_puts_and_waits_race(stores: list[Store]) -> None:
+async def test_no_run_stays_waiting_with_an_unread_inbox_however_puts_and_waits_race(stores: list[Store]) -> None:
     first, last = stores[0], stores[-1]
     for _ in range(20):
         lease = await running(first)
@@ -154,7 +154,7 @@ async def test_no_run_sleeps_with_an_unread_inbox_however_puts_and_waits_race(st
 async def test_a_timer_that_an_item_fires_is_settled_with_it(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
     nap = TimerId("nap")
-    await commit(store, lease, timers=[NewTimer(kind="nap", due_at=at(clock, 1), id=nap)], move=WAITING)
+    await commit(store, lease, timers=[NewTimer(kind="nap", due_at=seconds_from_now(clock, 1), id=nap)], move=WAITING)
     clock.tick(MINUTE)
     (due,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.TIMER, data={"timer_id": nap}, fires=due)
@@ -162,11 +162,11 @@ async def test_a_timer_that_an_item_fires_is_settled_with_it(store: Store, clock
     assert await status(store, lease.run_id) is RunStatus.QUEUED
 
 
-async def test_a_timer_that_somebody_else_fired_puts_nothing_in(
+async def test_a_timer_settled_by_another_process_adds_no_item(
     store: Store, where: str | Path, clock: HeldClock
 ) -> None:
-    run = await asking(store)
-    await store.timers.set(SPACE, NewTimer(kind="nap", due_at=at(clock, 1)), run=run.id)
+    run = await waiting_run(store)
+    await store.timers.set(SPACE, NewTimer(kind="nap", due_at=seconds_from_now(clock, 1)), run=run.id)
     clock.tick(MINUTE)
     (lost,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     clock.tick(MINUTE)
@@ -179,7 +179,7 @@ async def test_a_timer_that_somebody_else_fired_puts_nothing_in(
 
 async def test_a_refused_item_leaves_its_timer_to_fire_again(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
-    timer = await store.timers.set(SPACE, NewTimer(kind="nap", due_at=at(clock, 1)))
+    timer = await store.timers.set(SPACE, NewTimer(kind="nap", due_at=seconds_from_now(clock, 1)))
     await commit(store, lease, move=COMPLETED)
     clock.tick(MINUTE)
     (due,) = await store.timers.claim_due(FIRST, lease=MINUTE)

@@ -8,7 +8,7 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.store.store import Store
 from tests.builders import assistant, new_thread
 from tests.conformance.conftest import SPACE
-from tests.conformance.conversations import answered, claimed, complete, ended, make, on, status
+from tests.conformance.conversations import base_on, claim_run, complete, completed_run, create_run, ended_run, status
 
 
 async def _values(store: Store, run: Run) -> dict[str, Json]:
@@ -17,22 +17,22 @@ async def _values(store: Store, run: Run) -> dict[str, Json]:
 
 async def _storied(store: Store, thread: ThreadId) -> Run:
     """Make a run whose state is what was said last: message 0 is asked, 1, 2 and 3 are answered."""
-    lease = await claimed(store, await make(store, thread, "0", base=None, values={"state": "given"}))
+    lease = await claim_run(store, await create_run(store, thread, "0", base=None, values={"state": "given"}))
     for number in (1, 2):
         said = [assistant(str(number))]
         await store.journal.commit(Commit(lease=lease, messages=said, values={"state": number}))
     return await complete(store, lease, "3", state=3, plan=["p"])
 
 
-async def test_a_root_has_no_values_but_those_it_was_given(store: Store) -> None:
+async def test_a_root_run_has_only_the_values_of_its_request(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    assert await _values(store, await ended(store, thread, "hello")) == {}
+    assert await _values(store, await ended_run(store, thread, "hello")) == {}
     given = {"state": {"a": [1, None]}, "plan": None, "todo": "x", "compaction": 0}
-    assert await _values(store, await make(store, thread, base=None, values=given)) == given
+    assert await _values(store, await create_run(store, thread, base=None, values=given)) == given
 
 
 async def test_a_run_has_the_value_that_was_written_last(store: Store) -> None:
-    lease = await claimed(store, await make(store, await new_thread(store, SPACE), "hello"))
+    lease = await claim_run(store, await create_run(store, await new_thread(store, SPACE), "hello"))
     for number in range(3):
         await store.journal.commit(Commit(lease=lease, values={"state": number, "todo": [number]}))
     await store.journal.commit(Commit(lease=lease, messages=[assistant("x")], values={"state": None}))
@@ -42,70 +42,77 @@ async def test_a_run_has_the_value_that_was_written_last(store: Store) -> None:
 async def test_a_run_starts_with_the_values_of_its_base(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     base = await _storied(store, thread)
-    run = await make(store, thread, "next")
+    run = await create_run(store, thread, "next")
     assert await _values(store, run) == await _values(store, base) == {"state": 3, "plan": ["p"]}
 
 
-async def test_values_travel_along_runs_that_wrote_none(store: Store) -> None:
+async def test_values_are_inherited_through_runs_that_wrote_none(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     await _storied(store, thread)
     for _ in range(4):
-        await ended(store, thread, "more")
-    assert await _values(store, await ended(store, thread, "more")) == {"state": 3, "plan": ["p"]}
+        await ended_run(store, thread, "more")
+    assert await _values(store, await ended_run(store, thread, "more")) == {"state": 3, "plan": ["p"]}
 
 
-async def test_what_a_run_writes_is_not_seen_by_its_base_or_on_other_branches(store: Store) -> None:
+async def test_values_of_a_run_are_not_visible_in_its_base_or_other_branches(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     base = await _storied(store, thread)
-    left = await complete(store, await claimed(store, await make(store, thread, "l", base=on(base))), state="left")
-    right = await complete(store, await claimed(store, await make(store, thread, "r", base=on(base))), todo="right")
+    left = await complete(
+        store, await claim_run(store, await create_run(store, thread, "l", base=base_on(base))), state="left"
+    )
+    right = await complete(
+        store, await claim_run(store, await create_run(store, thread, "r", base=base_on(base))), todo="right"
+    )
     assert await _values(store, base) == {"state": 3, "plan": ["p"]}
     assert await _values(store, left) == {"state": "left", "plan": ["p"]}
     assert await _values(store, right) == {"state": 3, "plan": ["p"], "todo": "right"}
 
 
-async def test_a_run_on_a_cut_has_the_values_of_that_moment(store: Store) -> None:
+async def test_a_run_on_a_base_sequence_has_the_values_as_of_that_message(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     base = await _storied(store, thread)
     for cut, values in [(0, {"state": "given"}), (1, {"state": 1}), (2, {"state": 2})]:
-        run = await ended(store, thread, "instead", base=on(base, cut))
+        run = await ended_run(store, thread, "instead", base=base_on(base, cut))
         assert await _values(store, run) == values
-        assert await _values(store, await ended(store, thread, base=on(run))) == values
-    assert await _values(store, await ended(store, thread, base=on(base, 3))) == {"state": 3, "plan": ["p"]}
+        assert await _values(store, await ended_run(store, thread, base=base_on(run))) == values
+    assert await _values(store, await ended_run(store, thread, base=base_on(base, 3))) == {"state": 3, "plan": ["p"]}
 
 
-async def test_a_cut_before_a_value_was_written_shows_what_the_base_began_with(store: Store) -> None:
+async def test_a_base_sequence_before_a_write_shows_the_bases_initial_value(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     base = await _storied(store, thread)
-    lease = await claimed(store, await make(store, thread, "4", base=on(base)))
+    lease = await claim_run(store, await create_run(store, thread, "4", base=base_on(base)))
     run = await complete(store, lease, "5", state=5)
-    assert await _values(store, await ended(store, thread, base=on(run, 4))) == {"state": 3, "plan": ["p"]}
-    assert await _values(store, await ended(store, thread, base=on(run, 5))) == {"state": 5, "plan": ["p"]}
+    assert await _values(store, await ended_run(store, thread, base=base_on(run, 4))) == {"state": 3, "plan": ["p"]}
+    assert await _values(store, await ended_run(store, thread, base=base_on(run, 5))) == {"state": 5, "plan": ["p"]}
 
 
 async def test_a_value_written_without_a_message_counts_from_the_last_message_of_its_run(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    lease = await claimed(store, await make(store, thread, "0"))
+    lease = await claim_run(store, await create_run(store, thread, "0"))
     await store.journal.commit(Commit(lease=lease, messages=[assistant("1")]))
-    await answered(store, thread, "2", "3", base=None)  # another branch has the thread's last messages
+    await completed_run(store, thread, "2", "3", base=None)  # another branch has the thread's last messages
     await store.journal.commit(Commit(lease=lease, values={"state": "quiet"}))
     run = await complete(store, lease, "4", state="loud")
-    assert await _values(store, await ended(store, thread, base=on(run, 0))) == {}
-    assert await _values(store, await ended(store, thread, base=on(run, 1))) == {"state": "quiet"}
-    assert await _values(store, await ended(store, thread, base=on(run, 4))) == {"state": "loud"}
+    assert await _values(store, await ended_run(store, thread, base=base_on(run, 0))) == {}
+    assert await _values(store, await ended_run(store, thread, base=base_on(run, 1))) == {"state": "quiet"}
+    assert await _values(store, await ended_run(store, thread, base=base_on(run, 4))) == {"state": "loud"}
 
 
-async def test_what_a_run_is_given_stands_over_what_its_base_had(store: Store) -> None:
+async def test_requested_values_take_precedence_over_inherited_ones(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     await _storied(store, thread)
-    assert await _values(store, await make(store, thread, values={"state": "own"})) == {"state": "own", "plan": ["p"]}
+    assert await _values(store, await create_run(store, thread, values={"state": "own"})) == {
+        "state": "own",
+        "plan": ["p"],
+    }
 
 
-async def test_a_pending_run_shows_what_its_base_has_now_and_starts_with_what_it_had_at_its_end(store: Store) -> None:
+async def test_a_pending_run_shows_its_bases_current_values_and_starts_with_the_final_ones(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    lease = await claimed(store, await make(store, thread, "0", values={"plan": "old"}))
-    run = await make(store, thread, "1", values={"state": "own"})
-    behind = await make(store, thread, "2", values={"compaction": "c"})
+    lease = await claim_run(store, await create_run(store, thread, "0", values={"plan": "old"}))
+    run = await create_run(store, thread, "1", values={"state": "own"})
+    behind = await create_run(store, thread, "2", values={"compaction": "c"})
     assert await _values(store, run) == {"plan": "old", "state": "own"}
     await store.journal.commit(Commit(lease=lease, values={"plan": "new", "state": "base", "todo": 1}))
     assert await _values(store, run) == {"plan": "new", "state": "own", "todo": 1}
@@ -116,11 +123,11 @@ async def test_a_pending_run_shows_what_its_base_has_now_and_starts_with_what_it
     assert await _values(store, behind) == {"plan": "new", "state": "own", "todo": 2, "compaction": "c"}
 
 
-async def test_a_pending_run_on_a_cut_shows_and_starts_with_the_values_of_that_moment(store: Store) -> None:
+async def test_a_pending_run_on_a_base_sequence_has_the_values_as_of_that_message(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    lease = await claimed(store, await make(store, thread, "0", values={"state": "given"}))
+    lease = await claim_run(store, await create_run(store, thread, "0", values={"state": "given"}))
     await store.journal.commit(Commit(lease=lease, messages=[assistant("1")], values={"state": 1}))
-    run = await make(store, thread, "instead", base=on(lease.run, 0))
+    run = await create_run(store, thread, "instead", base=base_on(lease.run, 0))
     assert await _values(store, run) == {"state": "given"}
     await complete(store, lease, state=2)
     assert await _values(store, run) == {"state": "given"}
@@ -129,27 +136,27 @@ async def test_a_pending_run_on_a_cut_shows_and_starts_with_the_values_of_that_m
 async def test_values_stay_when_the_run_that_wrote_them_is_deleted(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     base = await _storied(store, thread)
-    run = await ended(store, thread, "next")
-    after = await ended(store, thread, "after")
+    run = await ended_run(store, thread, "next")
+    after = await ended_run(store, thread, "after")
     await store.runs.delete(SPACE, base.id)
-    for heir in (run, after, await ended(store, thread)):
+    for heir in (run, after, await ended_run(store, thread)):
         assert await _values(store, heir) == {"state": 3, "plan": ["p"]}
 
 
-async def test_what_a_deleted_run_was_given_hides_nothing_of_its_base_any_more(store: Store) -> None:
+async def test_requested_values_of_a_deleted_run_no_longer_hide_those_of_its_base(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     await _storied(store, thread)
-    middle = await complete(store, await claimed(store, await make(store, thread, values={"plan": "mine"})))
-    heir = await make(store, thread)
+    middle = await complete(store, await claim_run(store, await create_run(store, thread, values={"plan": "mine"})))
+    heir = await create_run(store, thread)
     await store.runs.delete(SPACE, middle.id)
     assert await _values(store, heir) == {"state": 3, "plan": "mine"}
-    fork = await make(store, thread, on_busy=OnBusy.FORK)
+    fork = await create_run(store, thread, on_busy=OnBusy.FORK)
     assert await _values(store, fork) == {"state": 3, "plan": ["p"]}
 
 
 async def test_values_of_a_long_chain_are_those_of_its_last_writer(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     for number in range(20):
-        lease = await claimed(store, await make(store, thread))
+        lease = await claim_run(store, await create_run(store, thread))
         await complete(store, lease, **({"state": number} if number % 7 == 0 else {"todo": number}))
-    assert await _values(store, await make(store, thread)) == {"state": 14, "todo": 19}
+    assert await _values(store, await create_run(store, thread)) == {"state": 14, "todo": 19}

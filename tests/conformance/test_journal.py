@@ -18,20 +18,20 @@ from holdfast.domain.step import StepState
 from holdfast.domain.timer import NewTimer, TimerState
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.builders import FIRST, MINUTE, assistant, call, claim, new_run, new_thread, result, spoken
+from tests.builders import FIRST, MINUTE, assistant, call, claim, new_run, new_thread, result, text_events
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import (
-    ASKING,
+from tests.conformance.run_builders import (
     COMPLETED,
-    after,
-    asked,
-    at,
+    WAITING_FOR_PERSON,
     commit,
     get,
+    messages_of,
     model_step,
+    new_interrupt,
     queued,
+    run_after,
     running,
-    said,
+    seconds_from_now,
     stream,
 )
 from tests.conformance.tables import rows_of
@@ -45,24 +45,24 @@ async def test_a_commit_adds_everything_in_it(store: Store, clock: HeldClock) ->
     committed = await commit(
         store,
         lease,
-        events=spoken("hello"),
+        events=text_events("hello"),
         messages=[assistant("hello", id="said")],
         steps=[model_step(1, StepState.DONE)],
         values={"state": {"mood": "good"}},
         consumed=[1],
-        interrupts=[asked("question")],
+        interrupts=[new_interrupt("question")],
         artifacts=[REPORT],
-        timers=[NewTimer(kind="deadline", due_at=at(clock, 60), id=TimerId("alarm"))],
+        timers=[NewTimer(kind="deadline", due_at=seconds_from_now(clock, 60), id=TimerId("alarm"))],
         usage=Usage(input_tokens=3, output_tokens=2, cost_usd=0.25),
         iterations=1,
-        move=ASKING,
+        move=WAITING_FOR_PERSON,
     )
     assert (committed.last_event_seq, committed.message_ids, committed.sequences) == (4, ["said"], [1])
     run = await get(store, lease.run_id)
     assert (run.status, run.last_event_seq, run.iterations) == (RunStatus.WAITING, 4, 1)
     assert run.usage == Usage(input_tokens=3, output_tokens=2, cost_usd=0.25)
-    assert (await stream(store, run.id))[1:] == spoken("hello")
-    assert (await said(store, run.id))[1:] == [(1, Role.ASSISTANT, "hello")]
+    assert (await stream(store, run.id))[1:] == text_events("hello")
+    assert (await messages_of(store, run.id))[1:] == [(1, Role.ASSISTANT, "hello")]
     assert [step.state for step in await store.steps.of_run(SPACE, run.id)] == [StepState.DONE]
     assert await store.values.of_run(SPACE, run.id) == {"state": {"mood": "good"}}
     assert [interrupt.id for interrupt in await store.interrupts.of_run(SPACE, run.id)] == ["question"]
@@ -78,16 +78,19 @@ REFUSED: dict[str, tuple[dict[str, Any], type[HoldfastError]]] = {
         {"artifacts": [REPORT, NewArtifact(type=ArtifactType.DOC, title="?", file_id=FileId("nowhere"))]},
         NotFound,
     ),
-    "a timer id twice": ({"timers": [NewTimer(kind="x", due_at=at(HeldClock(), 9), id=TimerId("alarm"))]}, Conflict),
+    "a timer id twice": (
+        {"timers": [NewTimer(kind="x", due_at=seconds_from_now(HeldClock(), 9), id=TimerId("alarm"))]},
+        Conflict,
+    ),
     "an interrupt id twice": (
-        {"interrupts": [asked("taken"), asked("taken")], "move": ASKING, "consumed": [1]},
+        {"interrupts": [new_interrupt("taken"), new_interrupt("taken")], "move": WAITING_FOR_PERSON, "consumed": [1]},
         Conflict,
     ),
 }
 
 
 @pytest.mark.parametrize("why", REFUSED)
-async def test_a_commit_of_which_a_part_is_refused_adds_nothing(store: Store, where: str | Path, why: str) -> None:
+async def test_a_commit_with_a_refused_part_adds_nothing(store: Store, where: str | Path, why: str) -> None:
     parts, error = REFUSED[why]
     lease = await running(store, "begin")
     await commit(
@@ -95,18 +98,18 @@ async def test_a_commit_of_which_a_part_is_refused_adds_nothing(store: Store, wh
         lease,
         messages=[assistant("hello", id="said")],
         steps=[model_step(1, StepState.DONE)],
-        timers=[NewTimer(kind="x", due_at=at(HeldClock(), 9), id=TimerId("alarm"))],
+        timers=[NewTimer(kind="x", due_at=seconds_from_now(HeldClock(), 9), id=TimerId("alarm"))],
     )
     await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data="psst")
     before = await rows_of(where)
     whole: dict[str, Any] = {
-        "events": spoken("lost"),
+        "events": text_events("lost"),
         "messages": [assistant("lost")],
         "steps": [model_step(2)],
         "values": {"state": 1},
         "consumed": [1],
         "artifacts": [REPORT],
-        "timers": [NewTimer(kind="lost", due_at=at(HeldClock(), 9))],
+        "timers": [NewTimer(kind="lost", due_at=seconds_from_now(HeldClock(), 9))],
         "usage": Usage(input_tokens=1, cost_usd=None),
         "iterations": 1,
         "move": COMPLETED,
@@ -119,7 +122,7 @@ async def test_a_commit_of_which_a_part_is_refused_adds_nothing(store: Store, wh
 
 async def test_when_a_commit_returns_it_is_on_disk(store: Store, where: str | Path, clock: HeldClock) -> None:
     lease = await running(store, "begin")
-    await commit(store, lease, messages=[assistant("hello")], events=spoken("hello"))
+    await commit(store, lease, messages=[assistant("hello")], events=text_events("hello"))
     tables = await rows_of(where)
     assert len(tables["messages"]) == 2
     assert len(tables["events"]) == 4
@@ -128,7 +131,7 @@ async def test_when_a_commit_returns_it_is_on_disk(store: Store, where: str | Pa
 async def test_events_are_numbered_without_gaps(store: Store) -> None:
     lease = await running(store)
     for size in (3, 0, 6, 3):
-        events = [event for index in range(size // 3) for event in spoken("x", id=f"m{size}-{index}")]
+        events = [event for index in range(size // 3) for event in text_events("x", id=f"m{size}-{index}")]
         await commit(store, lease, events=events)
     logged = await store.events.after(SPACE, lease.run_id)
     assert [event.seq for event in logged] == list(range(1, 14))
@@ -142,7 +145,7 @@ async def test_event_numbers_have_no_gaps_under_many_producers(store: Store) -> 
     async def produce(number: int) -> list[int]:
         numbers = []
         for index in range(6):
-            events = spoken("x", id=f"m{index}") * (1 + (number + index) % 2)
+            events = text_events("x", id=f"m{index}") * (1 + (number + index) % 2)
             numbers.append((await commit(store, leases[number], events=events)).last_event_seq)
         return numbers
 
@@ -161,15 +164,15 @@ async def test_messages_get_their_sequence_in_the_order_in_which_they_enter(stor
     first = await commit(store, lease, messages=[assistant("three", call("c1"), call("c2"))])
     second = await commit(store, lease, messages=[result("c1"), result("c2")])
     assert (first.sequences, second.sequences) == ([2], [3, 4])
-    assert [sequence for sequence, _, _ in await said(store, lease.run_id)] == [0, 1, 2, 3, 4]
+    assert [sequence for sequence, _, _ in await messages_of(store, lease.run_id)] == [0, 1, 2, 3, 4]
     assert (await store.threads.get(SPACE, thread)).next_sequence == 5
 
 
-async def test_runs_that_speak_at_once_on_one_thread_share_its_sequences(store: Store) -> None:
+async def test_concurrent_runs_on_one_thread_share_its_sequences(store: Store) -> None:
     base = await running(store, "begin")
     await commit(store, base, move=COMPLETED)
     for _ in range(8):
-        await after(store, base.run)
+        await run_after(store, base.run)
     leases = await store.leases.claim(FIRST, lease=MINUTE, limit=8)
     spoke = await asyncio.gather(*(commit(store, lease, messages=[assistant("a"), assistant("b")]) for lease in leases))
     for committed in spoke:
@@ -177,14 +180,14 @@ async def test_runs_that_speak_at_once_on_one_thread_share_its_sequences(store: 
     assert sorted(number for committed in spoke for number in committed.sequences) == list(range(1, 17))
 
 
-async def test_input_that_waited_gets_its_sequence_before_what_the_run_says(store: Store) -> None:
+async def test_waiting_input_gets_its_sequence_before_the_runs_own_messages(store: Store) -> None:
     base = await running(store, "begin")
-    dependant = await after(store, base.run, "one", "two")
-    assert [sequence for sequence, _, _ in await said(store, dependant.id)] == [None, None]
+    dependant = await run_after(store, base.run, "one", "two")
+    assert [sequence for sequence, _, _ in await messages_of(store, dependant.id)] == [None, None]
     await commit(store, base, messages=[assistant("done")], move=COMPLETED)
     lease = await claim(store)
     assert (await commit(store, lease, messages=[assistant("three")])).sequences == [4]
-    assert [sequence for sequence, _, _ in await said(store, dependant.id)] == [2, 3, 4]
+    assert [sequence for sequence, _, _ in await messages_of(store, dependant.id)] == [2, 3, 4]
     history = await store.messages.history(SPACE, dependant.id)
     assert [message.content for message in history] == ["begin", "done", "one", "two", "three"]
 
@@ -198,11 +201,11 @@ async def test_a_message_without_an_id_is_given_one(store: Store) -> None:
     assert len(set(given)) == 3
 
 
-async def test_commits_of_one_lease_are_applied_in_the_order_in_which_they_were_made(store: Store) -> None:
+async def test_commits_of_one_lease_are_applied_in_order(store: Store) -> None:
     first, second = await running(store), await running(store)
     made = [
         store.journal.commit(
-            Commit(lease=lease, messages=[assistant(str(number))], events=spoken(str(number), id=f"m{number}"))
+            Commit(lease=lease, messages=[assistant(str(number))], events=text_events(str(number), id=f"m{number}"))
         )
         for number in range(20)
         for lease in (first, second)
@@ -212,7 +215,9 @@ async def test_commits_of_one_lease_are_applied_in_the_order_in_which_they_were_
     for lease, own in ((first, [*committed[:-1:2], committed[-1]]), (second, committed[1:-1:2])):
         numbers = [outcome.last_event_seq for outcome in own]
         assert numbers == sorted(numbers)
-        assert [content for _, _, content in await said(store, lease.run_id)] == [str(n) for n in range(len(own))]
+        assert [content for _, _, content in await messages_of(store, lease.run_id)] == [
+            str(n) for n in range(len(own))
+        ]
 
 
 async def test_usage_and_iterations_add_up(store: Store) -> None:
@@ -241,7 +246,7 @@ async def test_a_value_is_replaced_by_a_later_one_and_other_names_stay(store: St
         await commit(store, lease, values={"secret": 1})
 
 
-async def test_consumed_items_go_and_the_others_stay(store: Store) -> None:
+async def test_consumed_items_are_removed_and_the_others_stay(store: Store) -> None:
     lease = await running(store)
     for word in ("one", "two", "three"):
         await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data=word)
@@ -253,21 +258,23 @@ async def test_consumed_items_go_and_the_others_stay(store: Store) -> None:
     assert [item.data for item in await store.journal.inbox(lease)] == ["two"]
 
 
-async def test_the_inbox_shows_what_is_unread_the_oldest_first(store: Store, clock: HeldClock) -> None:
+async def test_the_inbox_returns_unread_items_oldest_first(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
     assert await store.journal.inbox(lease) == []
     await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data={"text": "one"}, by="ann")
     await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.EDIT, data=None)
     first, second = await store.journal.inbox(lease)
     assert (first.number, first.kind, first.data, first.created_by) == (1, InboxKind.MESSAGE, {"text": "one"}, "ann")
-    assert first.created_at == at(clock, 0)
+    assert first.created_at == seconds_from_now(clock, 0)
     assert (second.number, second.kind, second.data, second.created_by) == (2, InboxKind.EDIT, None, None)
 
 
-async def test_timers_are_set_and_stopped_in_the_commit(store: Store, clock: HeldClock) -> None:
+async def test_timers_are_set_and_cancelled_in_the_commit(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
     names = [TimerId(name) for name in ("one", "two")]
-    await commit(store, lease, timers=[NewTimer(kind="nap", due_at=at(clock, 5), id=name) for name in names])
+    await commit(
+        store, lease, timers=[NewTimer(kind="nap", due_at=seconds_from_now(clock, 5), id=name) for name in names]
+    )
     await commit(store, lease, cancelled_timers=[TimerId("one"), TimerId("never")])
     assert [(await store.timers.get(SPACE, name)).state for name in names] == [
         TimerState.CANCELLED,
@@ -275,9 +282,9 @@ async def test_timers_are_set_and_stopped_in_the_commit(store: Store, clock: Hel
     ]
 
 
-async def test_a_commit_stops_no_timer_of_another_run(store: Store, clock: HeldClock) -> None:
+async def test_a_commit_cannot_cancel_a_timer_of_another_run(store: Store, clock: HeldClock) -> None:
     first, second = await running(store), await running(store)
-    await commit(store, first, timers=[NewTimer(kind="nap", due_at=at(clock, 5), id=TimerId("nap"))])
+    await commit(store, first, timers=[NewTimer(kind="nap", due_at=seconds_from_now(clock, 5), id=TimerId("nap"))])
     await commit(store, second, cancelled_timers=[TimerId("nap")])
     assert (await store.timers.get(SPACE, TimerId("nap"))).state is TimerState.SCHEDULED
 
@@ -296,6 +303,6 @@ async def test_interrupts_open_only_in_the_commit_that_makes_their_run_wait(stor
     lease = await running(store)
     for move in (None, Move(to=RunStatus.QUEUED), COMPLETED):
         with pytest.raises(Invalid):
-            await commit(store, lease, interrupts=[asked("question")], move=move)
-    await commit(store, lease, interrupts=[asked("question")], move=ASKING)
+            await commit(store, lease, interrupts=[new_interrupt("question")], move=move)
+    await commit(store, lease, interrupts=[new_interrupt("question")], move=WAITING_FOR_PERSON)
     assert (await store.interrupts.get(SPACE, InterruptId("question"))).run_id == lease.run_id

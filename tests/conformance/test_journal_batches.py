@@ -14,9 +14,9 @@ from holdfast.domain.inbox import InboxKind
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepState
 from holdfast.store.store import Store
-from tests.builders import FIRST, MINUTE, assistant, spoken
+from tests.builders import FIRST, MINUTE, assistant, text_events
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import COMPLETED, commit, get, model_step, queued, said
+from tests.conformance.run_builders import COMPLETED, commit, get, messages_of, model_step, queued
 
 MANY = 24
 
@@ -25,26 +25,26 @@ def good(lease: Lease, number: int = 1) -> Commit:
     return Commit(
         lease=lease,
         messages=[assistant(f"{number}")],
-        events=spoken(f"{number}", id=f"m{number}"),
+        events=text_events(f"{number}", id=f"m{number}"),
         steps=[model_step(number + 10, StepState.DONE)],
     )
 
 
 BAD: dict[str, tuple[Callable[[Lease], Commit], type[HoldfastError]]] = {
     "a message id that is taken": (
-        lambda lease: Commit(lease=lease, messages=[assistant("again", id="said")], events=spoken("lost")),
+        lambda lease: Commit(lease=lease, messages=[assistant("again", id="said")], events=text_events("lost")),
         IdTaken,
     ),
     "an inbox item that is not there": (
-        lambda lease: Commit(lease=lease, consumed=[9], messages=[assistant("lost")], events=spoken("lost")),
+        lambda lease: Commit(lease=lease, consumed=[9], messages=[assistant("lost")], events=text_events("lost")),
         Invalid,
     ),
     "a step that has settled": (
-        lambda lease: Commit(lease=lease, steps=[model_step(1, StepState.FAILED)], events=spoken("lost")),
+        lambda lease: Commit(lease=lease, steps=[model_step(1, StepState.FAILED)], events=text_events("lost")),
         Conflict,
     ),
     "an end with something unread": (
-        lambda lease: Commit(lease=lease, move=COMPLETED, messages=[assistant("lost")], events=spoken("lost")),
+        lambda lease: Commit(lease=lease, move=COMPLETED, messages=[assistant("lost")], events=text_events("lost")),
         InboxNotEmpty,
     ),
 }
@@ -64,14 +64,14 @@ async def claimed(store: Store, count: int) -> list[Lease]:
 async def written(store: Store, lease: Lease) -> tuple[int, int, int]:
     """Return how many messages, events and steps a run has."""
     return (
-        len(await said(store, lease.run_id)),
+        len(await messages_of(store, lease.run_id)),
         len(await store.events.after(SPACE, lease.run_id)),
         len(await store.steps.of_run(SPACE, lease.run_id)),
     )
 
 
 @pytest.mark.parametrize("why", BAD)
-async def test_a_commit_that_fails_does_so_alone(store: Store, why: str) -> None:
+async def test_a_failed_commit_does_not_affect_others(store: Store, why: str) -> None:
     spoil, error = BAD[why]
     leases = await claimed(store, MANY)
     commits = [spoil(lease) if index % 8 == 5 else good(lease) for index, lease in enumerate(leases)]
@@ -101,15 +101,15 @@ async def test_all_kinds_of_bad_commits_at_once_leave_the_good_ones(store: Store
 
 async def test_a_bad_commit_between_two_of_its_own_lease_leaves_both(store: Store) -> None:
     (lease, *others) = await claimed(store, 4)
-    bad = Commit(lease=lease, messages=[assistant("again", id="said")], events=spoken("lost"))
+    bad = Commit(lease=lease, messages=[assistant("again", id="said")], events=text_events("lost"))
     commits = [good(lease, 1), bad, good(lease, 2), *map(good, others)]
     outcomes = await asyncio.gather(*(store.journal.commit(each) for each in commits), return_exceptions=True)
     assert [isinstance(outcome, Committed) for outcome in outcomes] == [True, False, True, True, True, True]
-    assert [content for _, _, content in await said(store, lease.run_id)] == ["hello", "1", "2"]
+    assert [content for _, _, content in await messages_of(store, lease.run_id)] == ["hello", "1", "2"]
     assert [event.seq for event in await store.events.after(SPACE, lease.run_id)] == list(range(1, 8))
 
 
-async def test_a_commit_that_can_never_be_made_meets_no_other(store: Store) -> None:
+async def test_an_invalid_commit_never_joins_a_batch(store: Store) -> None:
     first, second = await claimed(store, 2)
     impossible: list[dict[str, Any]] = [
         {"values": {"secret": 1}},
@@ -121,14 +121,14 @@ async def test_a_commit_that_can_never_be_made_meets_no_other(store: Store) -> N
     ]
     for parts in impossible:
         refused, made = await asyncio.gather(
-            commit(store, first, **parts), commit(store, second, events=spoken("x")), return_exceptions=True
+            commit(store, first, **parts), commit(store, second, events=text_events("x")), return_exceptions=True
         )
         assert isinstance(refused, Invalid)
         assert isinstance(made, Committed)
     assert await written(store, first) == (1, 1, 1)
 
 
-async def test_a_commit_whose_caller_gave_up_is_made_or_not_but_never_in_part(store: Store) -> None:
+async def test_a_commit_whose_caller_was_cancelled_is_written_whole_or_not_at_all(store: Store) -> None:
     leases = await claimed(store, MANY)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(store.journal.commit(good(lease))) for lease in leases]

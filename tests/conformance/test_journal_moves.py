@@ -16,32 +16,32 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, new_run, result
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import (
-    ASKING,
+from tests.conformance.run_builders import (
     COMPLETED,
     FAILED,
     QUEUED,
     WAITING,
-    after,
-    asked,
-    asking,
-    at,
+    WAITING_FOR_PERSON,
     child_of,
     commit,
     get,
+    messages_of,
+    new_interrupt,
     queued,
+    run_after,
     running,
-    said,
+    seconds_from_now,
     status,
     tool_step,
+    waiting_run,
 )
 
 MOVES = [QUEUED, WAITING, COMPLETED, FAILED]
-STOPS = [WAITING, ASKING, COMPLETED, FAILED]
+STOPS = [WAITING, WAITING_FOR_PERSON, COMPLETED, FAILED]
 
 
 @pytest.mark.parametrize("move", MOVES, ids=lambda move: str(move.to))
-async def test_a_move_gives_the_lease_back(store: Store, clock: HeldClock, move: Move) -> None:
+async def test_a_move_releases_the_lease(store: Store, clock: HeldClock, move: Move) -> None:
     lease = await running(store)
     await commit(store, lease, move=move)
     assert await status(store, lease.run_id) is move.to
@@ -51,11 +51,15 @@ async def test_a_move_gives_the_lease_back(store: Store, clock: HeldClock, move:
     assert await store.leases.expire() == []
 
 
-async def test_a_run_moved_to_the_queue_is_claimed_when_its_time_has_come(store: Store, clock: HeldClock) -> None:
+async def test_a_run_moved_to_the_queue_with_a_delay_is_claimed_when_due(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
-    await commit(store, lease, move=Move(to=RunStatus.QUEUED, wait_until=at(clock, 60), reason="later"))
+    await commit(store, lease, move=Move(to=RunStatus.QUEUED, wait_until=seconds_from_now(clock, 60), reason="later"))
     run = await get(store, lease.run_id)
-    assert (run.status_reason, run.wait_until, run.queued_at) == ("later", at(clock, 60), at(clock, 0))
+    assert (run.status_reason, run.wait_until, run.queued_at) == (
+        "later",
+        seconds_from_now(clock, 60),
+        seconds_from_now(clock, 0),
+    )
     assert await store.leases.claim(FIRST, lease=MINUTE) == []
     clock.tick(MINUTE)
     assert (await claim(store)).run_id == run.id
@@ -70,7 +74,7 @@ async def test_a_completed_run_keeps_its_output(store: Store, clock: HeldClock) 
         RunStatus.COMPLETED,
         {"answer": 42},
         None,
-        at(clock, 0),
+        seconds_from_now(clock, 0),
     )
 
 
@@ -87,7 +91,7 @@ async def test_a_worker_makes_only_its_own_moves(store: Store) -> None:
     with pytest.raises(Invalid):
         await commit(store, lease, move=Move(to=RunStatus.CANCELLED))
     with pytest.raises(Invalid):
-        await commit(store, lease, move=Move(to=RunStatus.COMPLETED, wait_until=at(HeldClock(), 60)))
+        await commit(store, lease, move=Move(to=RunStatus.COMPLETED, wait_until=seconds_from_now(HeldClock(), 60)))
     for to in (RunStatus.PENDING, RunStatus.RUNNING):
         with pytest.raises(IllegalMove):
             await commit(store, lease, move=Move(to=to))
@@ -95,7 +99,7 @@ async def test_a_worker_makes_only_its_own_moves(store: Store) -> None:
 
 
 @pytest.mark.parametrize("move", STOPS, ids=lambda move: f"{move.to}-{move.reason}")
-async def test_a_run_does_not_stop_while_an_item_is_unread(store: Store, move: Move) -> None:
+async def test_a_run_does_not_wait_or_end_with_unread_inbox_items(store: Store, move: Move) -> None:
     lease = await running(store)
     for word in ("one", "two"):
         await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data=word)
@@ -103,7 +107,7 @@ async def test_a_run_does_not_stop_while_an_item_is_unread(store: Store, move: M
         await commit(store, lease, messages=[assistant("bye")], move=move)
     with pytest.raises(InboxNotEmpty):
         await commit(store, lease, messages=[assistant("bye")], consumed=[1], move=move)
-    assert (await status(store, lease.run_id), await said(store, lease.run_id)) == (RunStatus.RUNNING, [])
+    assert (await status(store, lease.run_id), await messages_of(store, lease.run_id)) == (RunStatus.RUNNING, [])
     assert [item.number for item in await store.journal.inbox(lease)] == [1, 2]
     await commit(store, lease, messages=[assistant("bye")], consumed=[1, 2], move=move)
     assert await status(store, lease.run_id) is move.to
@@ -117,7 +121,7 @@ async def test_a_run_goes_back_to_the_queue_whatever_is_unread(store: Store) -> 
     assert [item.data for item in await store.journal.inbox(again)] == ["psst"]
 
 
-async def test_an_item_that_was_read_in_an_earlier_commit_stops_nobody(store: Store) -> None:
+async def test_an_item_consumed_earlier_does_not_block_a_move(store: Store) -> None:
     lease = await running(store)
     await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data="psst")
     await commit(store, lease, consumed=[1])
@@ -126,31 +130,31 @@ async def test_an_item_that_was_read_in_an_earlier_commit_stops_nobody(store: St
 
 
 @pytest.mark.parametrize("move", [COMPLETED, FAILED], ids=lambda move: str(move.to))
-async def test_an_end_lets_the_runs_based_on_it_go(store: Store, clock: HeldClock, move: Move) -> None:
+async def test_an_end_queues_the_runs_based_on_it(store: Store, clock: HeldClock, move: Move) -> None:
     lease = await running(store, "begin", values={"plan": ["a"], "todo": []})
-    first, second = await after(store, lease.run, "one"), await after(store, lease.run, "two")
-    behind_first = await after(store, first, "three")
+    first, second = await run_after(store, lease.run, "one"), await run_after(store, lease.run, "two")
+    behind_first = await run_after(store, first, "three")
     clock.tick(MINUTE)
     await commit(store, lease, messages=[assistant("done")], values={"plan": ["b"]}, move=move)
     for dependant, sequence in ((first, 2), (second, 3)):
         run = await get(store, dependant.id)
-        assert (run.status, run.queued_at) == (RunStatus.QUEUED, at(clock, 0))
-        assert [number for number, _, _ in await said(store, run.id)] == [sequence]
+        assert (run.status, run.queued_at) == (RunStatus.QUEUED, seconds_from_now(clock, 0))
+        assert [number for number, _, _ in await messages_of(store, run.id)] == [sequence]
         assert await store.values.of_run(SPACE, run.id) == {"plan": ["b"], "todo": []}
     assert await status(store, behind_first.id) is RunStatus.PENDING
     assert {lease.run_id for lease in await store.leases.claim(FIRST, lease=MINUTE, limit=9)} == {first.id, second.id}
 
 
-async def test_a_dependants_own_values_stand_over_those_it_is_given(store: Store) -> None:
+async def test_a_dependants_own_values_take_precedence_over_inherited_ones(store: Store) -> None:
     lease = await running(store, values={"plan": ["theirs"], "todo": ["theirs"]})
-    dependant = await after(store, lease.run, values={"plan": ["mine"]})
+    dependant = await run_after(store, lease.run, values={"plan": ["mine"]})
     await commit(store, lease, move=COMPLETED)
     assert await store.values.of_run(SPACE, dependant.id) == {"plan": ["mine"], "todo": ["theirs"]}
 
 
-async def test_a_wait_lets_no_dependant_go(store: Store) -> None:
+async def test_a_wait_queues_no_dependant(store: Store) -> None:
     lease = await running(store, "begin")
-    dependant = await after(store, lease.run, "one")
+    dependant = await run_after(store, lease.run, "one")
     for move in (QUEUED, WAITING):
         await commit(store, lease, move=move)
         assert await status(store, dependant.id) is RunStatus.PENDING
@@ -163,7 +167,7 @@ async def item_of(store: Store, parent: Lease) -> InboxItem:
     return item
 
 
-async def test_an_end_tells_the_parent(store: Store) -> None:
+async def test_an_end_notifies_the_parent(store: Store) -> None:
     parent = await running(store)
     for move in (
         Move(to=RunStatus.COMPLETED, output="42"),
@@ -194,7 +198,7 @@ async def test_a_childs_end_wakes_a_parent_that_waits(store: Store) -> None:
     assert data["run_id"] == child.id
 
 
-async def test_a_child_that_waits_tells_nobody(store: Store) -> None:
+async def test_a_child_that_waits_notifies_nobody(store: Store) -> None:
     parent = await running(store)
     await child_of(store, parent.run_id)
     await commit(store, await claim(store, SECOND), move=WAITING)
@@ -209,17 +213,17 @@ async def test_a_child_may_end_after_its_parent(store: Store) -> None:
     assert await status(store, child.id) is RunStatus.COMPLETED
 
 
-async def test_an_end_stops_the_timers_of_its_run(store: Store, clock: HeldClock) -> None:
+async def test_an_end_cancels_the_timers_of_its_run(store: Store, clock: HeldClock) -> None:
     first, second = await running(store), await running(store)
     for lease, name in ((first, "one"), (second, "two")):
-        await commit(store, lease, timers=[NewTimer(kind="nap", due_at=at(clock, 5), id=TimerId(name))])
+        await commit(store, lease, timers=[NewTimer(kind="nap", due_at=seconds_from_now(clock, 5), id=TimerId(name))])
     await commit(store, first, move=COMPLETED)
     assert (await store.timers.get(SPACE, TimerId("one"))).state is TimerState.CANCELLED
     assert (await store.timers.get(SPACE, TimerId("two"))).state is TimerState.SCHEDULED
 
 
-async def test_an_end_closes_the_questions_that_its_run_still_had(store: Store) -> None:
-    run = await asking(store, "question")
+async def test_an_end_closes_the_open_interrupts_of_its_run(store: Store) -> None:
+    run = await waiting_run(store, "question")
     await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data="never mind")
     lease = await claim(store)
     await commit(store, lease, consumed=[1], move=COMPLETED)
@@ -228,7 +232,7 @@ async def test_an_end_closes_the_questions_that_its_run_still_had(store: Store) 
     assert (await store.interrupts.page(SPACE)).items == []
 
 
-async def test_an_end_settles_the_steps_that_it_cut_off(store: Store) -> None:
+async def test_an_end_settles_the_started_steps(store: Store) -> None:
     lease = await running(store)
     calls = [call("c1"), call("c2")]
     steps = [tool_step(1, "c1", effectful=True), tool_step(2, "c2")]
@@ -238,18 +242,20 @@ async def test_an_end_settles_the_steps_that_it_cut_off(store: Store) -> None:
     assert [step.state for step in settled] == [StepState.UNKNOWN, StepState.FAILED]
 
 
-async def test_an_end_and_a_wait_for_a_person_are_news(store: Store) -> None:
+async def test_an_end_and_a_wait_for_a_person_create_notifications(store: Store) -> None:
     expected: list[tuple[NotificationKind, RunId | None]] = []
     for move, kind in (
         (COMPLETED, NotificationKind.RUN_COMPLETED),
         (FAILED, NotificationKind.RUN_FAILED),
-        (ASKING, NotificationKind.RUN_WAITING),
+        (WAITING_FOR_PERSON, NotificationKind.RUN_WAITING),
         (WAITING, None),
         (Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD), None),
         (QUEUED, None),
     ):
         lease = await running(store)
-        await commit(store, lease, interrupts=[asked("question")] if move is ASKING else [], move=move)
+        await commit(
+            store, lease, interrupts=[new_interrupt("question")] if move is WAITING_FOR_PERSON else [], move=move
+        )
         if kind is not None:
             expected.append((kind, lease.run_id))
     assert await store.notifications.after(SPACE) == []
@@ -257,7 +263,7 @@ async def test_an_end_and_a_wait_for_a_person_are_news(store: Store) -> None:
     assert [(news.kind, news.run_id) for news in await store.notifications.after(SPACE)] == expected
 
 
-async def test_a_refused_commit_is_no_news(store: Store) -> None:
+async def test_a_refused_commit_creates_no_notification(store: Store) -> None:
     lease = await running(store)
     await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data="psst")
     with pytest.raises(InboxNotEmpty):
@@ -265,7 +271,7 @@ async def test_a_refused_commit_is_no_news(store: Store) -> None:
     assert await store.notifications.dispatch() == []
 
 
-async def test_a_run_that_ended_is_over(store: Store) -> None:
+async def test_an_ended_run_cannot_be_claimed_or_written(store: Store) -> None:
     run = await queued(store)
     await commit(store, await claim(store), move=COMPLETED)
     assert await store.leases.claim(FIRST, lease=MINUTE) == []
@@ -274,14 +280,14 @@ async def test_a_run_that_ended_is_over(store: Store) -> None:
             await store.runs.end(SPACE, run.id, to=to)
 
 
-async def test_a_run_that_stops_is_told_of_an_item_that_was_never_there(store: Store) -> None:
+async def test_a_commit_that_consumes_a_missing_item_is_refused_when_it_stops_the_run(store: Store) -> None:
     lease = await running(store)
     with pytest.raises(Invalid):
         await commit(store, lease, consumed=[1], move=COMPLETED)
     await commit(store, lease, move=COMPLETED)
 
 
-async def test_a_run_does_not_end_with_a_call_that_nobody_answered(store: Store) -> None:
+async def test_a_run_does_not_end_with_an_unanswered_tool_call(store: Store) -> None:
     lease = await running(store)
     with pytest.raises(Invalid, match="unanswered tool call"):
         await commit(store, lease, messages=[assistant("let me look", call("c1"))], move=COMPLETED)

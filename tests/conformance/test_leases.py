@@ -13,7 +13,17 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, claim
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import WAITING, after, at, commit, get, queued, running, said, status
+from tests.conformance.run_builders import (
+    WAITING,
+    commit,
+    get,
+    messages_of,
+    queued,
+    run_after,
+    running,
+    seconds_from_now,
+    status,
+)
 
 SECOND_LONG = timedelta(seconds=1)
 MILLISECOND = timedelta(milliseconds=1)
@@ -36,9 +46,13 @@ async def test_a_lease_shows_its_run_as_it_was_claimed(store: Store, clock: Held
     clock.tick(SECOND_LONG)
     lease = await claim(store)
     assert (lease.run_id, lease.space_id, lease.thread_id, lease.owner) == (run.id, SPACE, run.thread_id, FIRST)
-    assert lease.expires_at == at(clock, 60)
+    assert lease.expires_at == seconds_from_now(clock, 60)
     assert lease.run == await get(store, run.id)
-    assert (lease.run.status, lease.run.attempt, lease.run.started_at) == (RunStatus.RUNNING, 1, at(clock, 0))
+    assert (lease.run.status, lease.run.attempt, lease.run.started_at) == (
+        RunStatus.RUNNING,
+        1,
+        seconds_from_now(clock, 0),
+    )
     assert lease.run.session_id is not None
 
 
@@ -50,7 +64,7 @@ async def test_a_claim_takes_the_most_urgent_first(store: Store) -> None:
     assert [lease.run_id for lease in claimed] == [high.id, normal.id, low.id]
 
 
-async def test_of_equal_priority_a_claim_takes_the_oldest_first(store: Store, clock: HeldClock) -> None:
+async def test_of_equal_priority_a_claim_takes_oldest_first(store: Store, clock: HeldClock) -> None:
     made = []
     for _ in range(3):
         made.append((await queued(store)).id)
@@ -59,7 +73,7 @@ async def test_of_equal_priority_a_claim_takes_the_oldest_first(store: Store, cl
     assert claimed == made
 
 
-async def test_low_priority_waits_longer_but_not_for_ever(store: Store, clock: HeldClock) -> None:
+async def test_low_priority_waits_longer_but_not_forever(store: Store, clock: HeldClock) -> None:
     low = await queued(store, priority=Priority.LOW)
     clock.tick(HEAD_START_OF_HIGH - MILLISECOND)
     just_before = await queued(store, priority=Priority.HIGH)
@@ -69,8 +83,8 @@ async def test_low_priority_waits_longer_but_not_for_ever(store: Store, clock: H
     assert [lease.run_id for lease in claimed] == [just_before.id, low.id, *too_late]
 
 
-async def test_a_run_whose_wait_until_has_not_passed_is_left(store: Store, clock: HeldClock) -> None:
-    due = at(clock, 60)
+async def test_a_run_is_not_claimed_before_its_wait_until(store: Store, clock: HeldClock) -> None:
+    due = seconds_from_now(clock, 60)
     run = await queued(store, wait_until=due)
     clock.tick(MINUTE - MILLISECOND)
     assert await store.leases.claim(FIRST, lease=MINUTE) == []
@@ -80,8 +94,8 @@ async def test_a_run_whose_wait_until_has_not_passed_is_left(store: Store, clock
     assert (await get(store, run.id)).wait_until is None
 
 
-async def test_a_delayed_run_takes_its_place_in_the_queue_when_it_is_due(store: Store, clock: HeldClock) -> None:
-    delayed = await queued(store, wait_until=at(clock, 3600))
+async def test_a_delayed_run_gets_its_queue_position_when_it_is_due(store: Store, clock: HeldClock) -> None:
+    delayed = await queued(store, wait_until=seconds_from_now(clock, 3600))
     clock.tick(30 * MINUTE)
     prompt = await queued(store)
     clock.tick(30 * MINUTE)
@@ -89,9 +103,11 @@ async def test_a_delayed_run_takes_its_place_in_the_queue_when_it_is_due(store: 
     assert [lease.run_id for lease in claimed] == [prompt.id, delayed.id]
 
 
-async def test_a_delay_that_passed_while_the_base_was_live_costs_no_place(store: Store, clock: HeldClock) -> None:
+async def test_a_delay_that_passed_while_the_base_was_active_does_not_postpone_the_run(
+    store: Store, clock: HeldClock
+) -> None:
     lease = await running(store)
-    delayed = await after(store, lease.run, wait_until=at(clock, 60))
+    delayed = await run_after(store, lease.run, wait_until=seconds_from_now(clock, 60))
     clock.tick(2 * MINUTE)
     await commit(store, lease, move=Move(to=RunStatus.COMPLETED))
     clock.tick(SECOND_LONG)
@@ -102,7 +118,7 @@ async def test_a_delay_that_passed_while_the_base_was_live_costs_no_place(store:
 
 async def test_pending_and_waiting_runs_are_not_claimed(store: Store) -> None:
     lease = await running(store)
-    pending = await after(store, lease.run)
+    pending = await run_after(store, lease.run)
     await commit(store, lease, move=WAITING)
     assert await status(store, pending.id) is RunStatus.PENDING
     assert await status(store, lease.run_id) is RunStatus.WAITING
@@ -128,7 +144,7 @@ async def test_each_lease_has_a_greater_number_than_every_earlier_one(store: Sto
     assert numbers == sorted(set(numbers))
 
 
-async def test_two_owners_that_claim_at_once_never_receive_the_same_run(stores: list[Store]) -> None:
+async def test_two_concurrent_claims_never_receive_the_same_run(stores: list[Store]) -> None:
     made = [(await queued(stores[0])).id for _ in range(100)]
 
     async def work(number: int) -> list[str]:
@@ -152,14 +168,14 @@ async def test_renewing_extends_a_lease_from_now_on(store: Store, clock: HeldClo
     lease = await running(store)
     clock.tick(MINUTE / 2)
     (renewed,) = await store.leases.renew(FIRST, [lease], lease=MINUTE)
-    assert renewed.expires_at == at(clock, 60)
+    assert renewed.expires_at == seconds_from_now(clock, 60)
     clock.tick(MINUTE - MILLISECOND)
     assert await store.leases.expire() == []
     clock.tick(MILLISECOND)
     assert await store.leases.expire() == [lease.run_id]
 
 
-async def test_renewing_returns_only_those_leases_that_still_hold(store: Store, clock: HeldClock) -> None:
+async def test_renewing_returns_only_the_leases_that_are_still_held(store: Store, clock: HeldClock) -> None:
     for _ in range(5):
         await queued(store)
     ended, released, moved, held, expired = await store.leases.claim(FIRST, lease=MINUTE, limit=5)
@@ -175,14 +191,14 @@ async def test_renewing_returns_only_those_leases_that_still_hold(store: Store, 
     assert await store.leases.renew(FIRST, [], lease=MINUTE) == []
 
 
-async def test_an_expired_lease_that_nobody_took_back_may_still_be_renewed(store: Store, clock: HeldClock) -> None:
+async def test_an_expired_lease_may_be_renewed_until_the_run_is_requeued(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
     clock.tick(2 * MINUTE)
     assert len(await store.leases.renew(FIRST, [lease], lease=MINUTE)) == 1
     assert await store.leases.expire() == []
 
 
-async def test_releasing_gives_a_run_back_to_the_queue(store: Store) -> None:
+async def test_releasing_returns_a_run_to_the_queue(store: Store) -> None:
     lease = await running(store, "begin")
     await store.leases.release(lease)
     run = await get(store, lease.run_id)
@@ -212,15 +228,15 @@ async def test_releasing_does_not_count_as_an_attempt(store: Store, clock: HeldC
     assert (await get(store, run.id)).attempt == 1
 
 
-async def test_releasing_an_ended_run_lets_go_those_that_waited_for_it(store: Store) -> None:
+async def test_releasing_an_ended_run_queues_its_dependants(store: Store) -> None:
     lease = await running(store, "begin")
-    dependant = await after(store, lease.run, "and then")
+    dependant = await run_after(store, lease.run, "and then")
     await store.runs.end(SPACE, lease.run_id)
     assert await status(store, dependant.id) is RunStatus.PENDING
     assert await store.leases.claim(SECOND, lease=MINUTE) == []
     await store.leases.release(lease)
     assert await status(store, lease.run_id) is RunStatus.CANCELLED
-    assert [sequence for sequence, _, _ in await said(store, dependant.id)] == [1]
+    assert [sequence for sequence, _, _ in await messages_of(store, dependant.id)] == [1]
     assert (await claim(store, SECOND)).run_id == dependant.id
 
 
@@ -240,9 +256,9 @@ async def test_a_lost_lease_cannot_be_released(store: Store, clock: HeldClock) -
         await store.leases.release(held)
 
 
-async def test_an_ended_run_is_let_go_only_by_the_lease_that_it_was_ended_under(store: Store, clock: HeldClock) -> None:
+async def test_an_ended_run_is_released_only_by_the_lease_it_was_ended_under(store: Store, clock: HeldClock) -> None:
     lost = await running(store, "begin")
-    dependant = await after(store, lost.run)
+    dependant = await run_after(store, lost.run)
     clock.tick(MINUTE)
     await store.leases.expire()
     clock.tick(MINUTE)
@@ -257,12 +273,12 @@ async def test_an_ended_run_is_let_go_only_by_the_lease_that_it_was_ended_under(
         await store.leases.release(held)
 
 
-async def test_the_queue_says_whether_a_run_may_be_claimed_and_when_the_next_may(
+async def test_queue_state_returns_whether_a_run_is_claimable_and_when_the_next_is(
     store: Store, clock: HeldClock
 ) -> None:
     state = await store.leases.queue_state()
     assert (state.ready, state.next_at) == (False, None)
-    later, soon = at(clock, 120), at(clock, 60)
+    later, soon = seconds_from_now(clock, 120), seconds_from_now(clock, 60)
     await queued(store, wait_until=later)
     await queued(store, wait_until=soon)
     state = await store.leases.queue_state()

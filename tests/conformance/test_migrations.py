@@ -146,7 +146,7 @@ async def test_migrating_again_changes_nothing(empty: str | Path, clock: HeldClo
     assert await all_of(empty) == before
 
 
-async def test_a_migration_keeps_what_is_there(empty: str | Path, scripts: list[Script], known: Known) -> None:
+async def test_a_migration_keeps_existing_rows(empty: str | Path, scripts: list[Script], known: Known) -> None:
     async with open_store(empty, bus=LocalBus()) as store:
         made = await store.spaces.create(SPACE, name="Acme")
     known([*scripts, COLOURS])
@@ -156,7 +156,7 @@ async def test_a_migration_keeps_what_is_there(empty: str | Path, scripts: list[
     assert await names(empty) == [*(name for name, _ in scripts), "0998_colours"]
 
 
-async def test_a_database_of_the_first_version_is_brought_up_to_date_with_all_that_is_in_it(
+async def test_a_database_of_the_first_version_is_migrated_with_all_its_data(
     empty: str | Path, scripts: list[Script], known: Known, clock: HeldClock
 ) -> None:
     known(scripts[:1])
@@ -186,7 +186,7 @@ async def test_a_database_of_the_first_version_is_brought_up_to_date_with_all_th
         await check_rows(probe)
 
 
-async def test_a_database_of_a_later_version_is_refused_in_one_sentence_and_left_as_it_is(
+async def test_a_database_of_a_later_version_is_refused_and_left_unchanged(
     empty: str | Path, scripts: list[Script], known: Known
 ) -> None:
     known([*scripts, COLOURS])
@@ -200,7 +200,7 @@ async def test_a_database_of_a_later_version_is_refused_in_one_sentence_and_left
     assert await all_of(empty) == before
 
 
-async def test_a_later_version_is_refused_also_where_something_of_ours_is_missing(
+async def test_a_later_version_is_refused_even_if_an_own_migration_is_missing(
     empty: str | Path, scripts: list[Script], known: Known
 ) -> None:
     known([*scripts, ("0999_later", COLOURS[1])])
@@ -212,9 +212,7 @@ async def test_a_later_version_is_refused_also_where_something_of_ours_is_missin
     assert await all_of(empty) == before
 
 
-async def test_a_migration_that_is_not_the_one_of_this_version_is_refused(
-    empty: str | Path, scripts: list[Script]
-) -> None:
+async def test_a_migration_with_another_checksum_is_refused(empty: str | Path, scripts: list[Script]) -> None:
     await open_once(empty)
     await execute(empty, "UPDATE migrations SET checksum = 'another'")
     before = await all_of(empty)
@@ -223,7 +221,7 @@ async def test_a_migration_that_is_not_the_one_of_this_version_is_refused(
     assert await all_of(empty) == before
 
 
-async def test_a_migration_that_fails_leaves_nothing_of_itself_and_all_before_it(
+async def test_a_failed_migration_is_rolled_back_and_earlier_ones_stay(
     empty: str | Path, scripts: list[Script], known: Known
 ) -> None:
     known([*scripts, COLOURS])
@@ -239,7 +237,7 @@ async def test_a_migration_that_fails_leaves_nothing_of_itself_and_all_before_it
     assert (await rows_of(empty))["half"] == []
 
 
-async def test_the_first_migration_that_fails_leaves_an_empty_database(
+async def test_a_failed_first_migration_leaves_an_empty_database(
     empty: str | Path, scripts: list[Script], known: Known
 ) -> None:
     known([(scripts[0][0], scripts[0][1] + BROKEN[1])])
@@ -251,7 +249,7 @@ async def test_the_first_migration_that_fails_leaves_an_empty_database(
     assert await names(empty) == [name for name, _ in scripts]
 
 
-async def test_many_stores_may_bring_one_database_up_to_date_at_once(new_url: NewUrl) -> None:
+async def test_many_stores_may_migrate_one_database_concurrently(new_url: NewUrl) -> None:
     url = await new_url()
     async with AsyncExitStack() as stack:
         opened = await asyncio.gather(
@@ -261,7 +259,7 @@ async def test_many_stores_may_bring_one_database_up_to_date_at_once(new_url: Ne
     assert await names(url) == [script for script, _ in statements.migrations("postgres")]
 
 
-async def test_a_server_is_let_go_when_its_database_is_refused(new_url: NewUrl) -> None:
+async def test_the_connection_is_closed_when_the_database_is_refused(new_url: NewUrl) -> None:
     url = await new_url()
     await open_once(url)
     await execute(url, "UPDATE migrations SET checksum = 'another'")
@@ -273,7 +271,7 @@ async def test_a_server_is_let_go_when_its_database_is_refused(new_url: NewUrl) 
             pass
 
 
-async def test_who_only_reads_a_file_is_refused_what_it_cannot_bring_up_to_date(tmp_path: Path, known: Known) -> None:
+async def test_a_read_only_store_refuses_a_file_that_needs_a_migration(tmp_path: Path, known: Known) -> None:
     path, scripts = tmp_path / "holdfast.db", statements.migrations("sqlite")
     path.touch()
     with pytest.raises(StoreReadOnly, match="open it for writing once"):

@@ -14,7 +14,17 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, finish, finished_run, new_run, new_thread
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.scenes import ASKING, COMPLETED, FAILED, QUEUED, at, child_of, commit, queued, running
+from tests.conformance.run_builders import (
+    COMPLETED,
+    FAILED,
+    QUEUED,
+    WAITING_FOR_PERSON,
+    child_of,
+    commit,
+    queued,
+    running,
+    seconds_from_now,
+)
 from tests.conformance.tables import Rows, rows_of
 
 WRITERS, RUNS = 4, 8
@@ -33,7 +43,7 @@ async def news(store: Store, count: int, space: SpaceId = SPACE) -> list[Notific
     return await store.notifications.after(space)
 
 
-async def test_every_end_of_a_run_is_news(store: Store, clock: HeldClock) -> None:
+async def test_every_end_of_a_run_creates_a_notification(store: Store, clock: HeldClock) -> None:
     completed, failed, cancelled = [await queued(store, name) for name in "abc"]
     leases = {lease.run_id: lease for lease in await store.leases.claim(OwnerId("w"), lease=MINUTE, limit=10)}
     await commit(store, leases[completed.id], move=COMPLETED)
@@ -50,15 +60,15 @@ async def test_every_end_of_a_run_is_news(store: Store, clock: HeldClock) -> Non
     assert {(one.created_at, one.read_at) for one in found} == {(instant(clock.now()), None)}
 
 
-async def test_a_run_that_waits_for_a_person_is_news(store: Store) -> None:
+async def test_a_wait_for_a_person_creates_a_notification(store: Store) -> None:
     lease = await running(store, "a")
-    await commit(store, lease, move=ASKING)
+    await commit(store, lease, move=WAITING_FOR_PERSON)
     await store.notifications.dispatch()
     (found,) = await store.notifications.after(SPACE)
     assert (found.kind, found.run_id) == (NotificationKind.RUN_WAITING, lease.run_id)
 
 
-async def test_a_run_that_waits_for_a_child_or_a_timer_or_goes_back_is_no_news(
+async def test_other_waits_and_a_requeue_create_no_notification(
     store: Store, where: str | Path, clock: HeldClock
 ) -> None:
     for move in (
@@ -68,13 +78,13 @@ async def test_a_run_that_waits_for_a_child_or_a_timer_or_goes_back_is_no_news(
     ):
         lease = await running(store, "a")
         if move.reason == WaitsFor.CHILD:
-            await child_of(store, lease.run_id, wait_until=at(clock, 3600))
+            await child_of(store, lease.run_id, wait_until=seconds_from_now(clock, 3600))
         await commit(store, lease, move=move)
     await commit(store, await running(store, "a"), move=QUEUED)
     assert await outbox(where) == []
 
 
-async def test_news_are_written_in_the_commit_that_they_tell_of(store: Store, where: str | Path) -> None:
+async def test_notifications_are_written_in_the_commit_of_their_move(store: Store, where: str | Path) -> None:
     lease = await running(store, "a")
     await finish(store, lease)
     (row,) = await outbox(where)
@@ -84,7 +94,7 @@ async def test_news_are_written_in_the_commit_that_they_tell_of(store: Store, wh
     assert await outbox(where) == []
 
 
-async def test_a_commit_that_fails_leaves_no_news(store: Store, where: str | Path, clock: HeldClock) -> None:
+async def test_a_failed_commit_leaves_no_notification(store: Store, where: str | Path, clock: HeldClock) -> None:
     lease = await running(store, "a")
     clock.tick(2 * MINUTE)
     await store.leases.expire()
@@ -93,7 +103,7 @@ async def test_a_commit_that_fails_leaves_no_news(store: Store, where: str | Pat
     assert await outbox(where) == []
 
 
-async def test_each_space_has_numbers_of_its_own(store: Store) -> None:
+async def test_notifications_are_numbered_per_space(store: Store) -> None:
     ours, theirs = await new_thread(store, SPACE), await new_thread(store, OTHER)
     for space, thread in [(SPACE, ours), (OTHER, theirs), (SPACE, ours), (OTHER, theirs), (SPACE, ours)]:
         await finished_run(store, space, thread, "x")
@@ -102,13 +112,13 @@ async def test_each_space_has_numbers_of_its_own(store: Store) -> None:
     assert [one.number for one in await store.notifications.after(OTHER)] == [1, 2]
 
 
-async def test_a_dispatch_with_nothing_to_number_says_so(store: Store) -> None:
+async def test_a_dispatch_of_an_empty_outbox_returns_no_space(store: Store) -> None:
     assert await store.notifications.dispatch() == []
     await news(store, 1)
     assert await store.notifications.dispatch() == []
 
 
-async def test_a_dispatch_numbers_at_most_so_many_and_the_next_goes_on(store: Store) -> None:
+async def test_a_dispatch_numbers_up_to_its_limit_and_the_next_one_continues(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     runs = [(await finished_run(store, SPACE, thread, str(number))).id for number in range(5)]
     for seen in (2, 4, 5):
@@ -116,7 +126,7 @@ async def test_a_dispatch_numbers_at_most_so_many_and_the_next_goes_on(store: St
         assert [one.run_id for one in await store.notifications.after(SPACE)] == runs[:seen]
 
 
-async def test_news_above_a_number_come_in_order(store: Store) -> None:
+async def test_notifications_above_a_number_come_in_order(store: Store) -> None:
     found = await news(store, 5)
     assert [one.number for one in found] == [1, 2, 3, 4, 5]
     assert await store.notifications.after(SPACE, 3) == found[3:]
@@ -124,7 +134,7 @@ async def test_news_above_a_number_come_in_order(store: Store) -> None:
     assert await store.notifications.after(SPACE, 5) == []
 
 
-async def test_the_newest_news_come_first_and_can_be_paged(store: Store) -> None:
+async def test_the_latest_notifications_come_first_and_can_be_paged(store: Store) -> None:
     found = await news(store, 5)
     assert await store.notifications.latest(SPACE) == found[::-1]
     assert await store.notifications.latest(SPACE, limit=2) == [found[4], found[3]]
@@ -132,7 +142,7 @@ async def test_the_newest_news_come_first_and_can_be_paged(store: Store) -> None
     assert await store.notifications.latest(SPACE, before=1) == []
 
 
-async def test_one_is_marked_as_read(store: Store, clock: HeldClock) -> None:
+async def test_one_notification_is_marked_as_read(store: Store, clock: HeldClock) -> None:
     await news(store, 3)
     assert await store.notifications.unread(SPACE) == 3
     clock.tick(MINUTE)
@@ -141,7 +151,7 @@ async def test_one_is_marked_as_read(store: Store, clock: HeldClock) -> None:
     assert [one.read_at for one in await store.notifications.after(SPACE)] == [None, instant(clock.now()), None]
 
 
-async def test_all_up_to_a_number_are_marked_as_read_and_those_that_were_stay_as_they_are(
+async def test_all_up_to_a_number_are_marked_and_those_already_read_stay_unchanged(
     store: Store, clock: HeldClock
 ) -> None:
     await news(store, 4)
@@ -157,14 +167,14 @@ async def test_all_up_to_a_number_are_marked_as_read_and_those_that_were_stay_as
     assert await store.notifications.unread(SPACE) == 0
 
 
-async def test_reading_is_per_space(store: Store) -> None:
+async def test_notifications_are_marked_as_read_per_space(store: Store) -> None:
     await news(store, 2)
     await news(store, 2, OTHER)
     assert await store.notifications.mark_read(SPACE, through=2) == 2
     assert await store.notifications.unread(OTHER) == 2
 
 
-async def test_what_cannot_be_marked_is_refused(store: Store) -> None:
+async def test_marking_a_missing_notification_is_refused(store: Store) -> None:
     await news(store, 1)
     with pytest.raises(NotFound, match="there is no notification 2"):
         await store.notifications.mark_read(SPACE, number=2)
@@ -175,7 +185,7 @@ async def test_what_cannot_be_marked_is_refused(store: Store) -> None:
     assert await store.notifications.unread(SPACE) == 1
 
 
-async def test_a_list_that_cannot_be_is_refused(store: Store) -> None:
+async def test_an_invalid_notification_page_is_refused(store: Store) -> None:
     for limit in (0, -1, 1001):
         with pytest.raises(Invalid):
             await store.notifications.after(SPACE, limit=limit)
@@ -185,7 +195,7 @@ async def test_a_list_that_cannot_be_is_refused(store: Store) -> None:
             await store.notifications.dispatch(limit=limit)
 
 
-async def test_a_missing_space_has_no_news(store: Store) -> None:
+async def test_a_missing_space_has_no_notifications(store: Store) -> None:
     missing = SpaceId("missing")
     for call in (
         store.notifications.after(missing),
@@ -197,7 +207,7 @@ async def test_a_missing_space_has_no_news(store: Store) -> None:
             await call
 
 
-async def test_a_reader_sees_each_once_in_order_while_many_write_and_dispatch(stores: list[Store]) -> None:
+async def test_a_reader_sees_each_notification_once_in_order_while_many_write_and_dispatch(stores: list[Store]) -> None:
     """However many processes write and number, whoever has seen N never finds a new one below it."""
     views: list[list[Notification]] = [[] for _ in stores]
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
@@ -238,7 +248,7 @@ async def _read(store: Store, seen: list[Notification]) -> None:
         seen += await store.notifications.after(SPACE, seen[-1].number if seen else 0, limit=5)
 
 
-async def test_news_of_a_child_names_the_root_of_its_tree(store: Store) -> None:
+async def test_the_notification_of_a_child_names_the_root_run(store: Store) -> None:
     root = await running(store, "a")
     child = await child_of(store, root.run_id)
     await store.runs.end(SPACE, root.run_id)

@@ -14,22 +14,22 @@ from holdfast.store.store import Store
 from tests.builders import assistant, claim, finish, new_thread
 from tests.conformance.conftest import SPACE
 from tests.conformance.conversations import (
-    answered,
-    ask_a_person,
-    claimed,
+    base_on,
+    claim_run,
     complete,
-    make,
-    on,
-    refused,
+    completed_run,
+    create_run,
+    expect_refusal,
+    history_texts,
     sequences,
     status,
-    told,
+    wait_for_person,
 )
 
 
 async def test_three_quick_messages_run_one_after_the_other(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    first, second, third = [await make(store, thread, text) for text in ("one", "two", "three")]
+    first, second, third = [await create_run(store, thread, text) for text in ("one", "two", "three")]
     assert (second.base_run_id, third.base_run_id) == (first.id, second.id)
     assert [run.status for run in (first, second, third)] == [RunStatus.QUEUED, RunStatus.PENDING, RunStatus.PENDING]
     for run, answer in [(first, "1"), (second, "2"), (third, "3")]:
@@ -41,9 +41,9 @@ async def test_three_quick_messages_run_one_after_the_other(store: Store) -> Non
     assert sequences(history) == [0, 1, 2, 3, 4, 5]
 
 
-async def test_messages_that_come_at_once_run_one_after_the_other_too(store: Store) -> None:
+async def test_concurrent_messages_run_one_after_the_other_too(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    runs = await asyncio.gather(*(make(store, thread, str(number)) for number in range(20)))
+    runs = await asyncio.gather(*(create_run(store, thread, str(number)) for number in range(20)))
     assert len({run.base_run_id for run in runs}) == 20
     assert [run.status for run in runs].count(RunStatus.QUEUED) == 1
     for _ in runs:
@@ -54,26 +54,26 @@ async def test_messages_that_come_at_once_run_one_after_the_other_too(store: Sto
     assert sequences(history) == list(range(40))
 
 
-async def test_enqueue_goes_behind_the_last_live_run_of_the_newest_branch(store: Store) -> None:
+async def test_enqueue_continues_the_last_active_run_of_the_newest_branch(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    root = await answered(store, thread, "hello", "hi")
-    left = await make(store, thread, "left", base=on(root))
-    right = await make(store, thread, "right", base=on(root))
-    last = await make(store, thread, "more")
+    root = await completed_run(store, thread, "hello", "hi")
+    left = await create_run(store, thread, "left", base=base_on(root))
+    right = await create_run(store, thread, "right", base=base_on(root))
+    last = await create_run(store, thread, "more")
     assert (last.base_run_id, last.status) == (right.id, RunStatus.PENDING)
-    await complete(store, await claimed(store, right))
+    await complete(store, await claim_run(store, right))
     assert await status(store, last) is RunStatus.QUEUED
     assert await status(store, left) is RunStatus.QUEUED
 
 
 async def test_a_free_branch_is_not_busy_whatever_runs_on_another(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    root = await answered(store, thread, "hello", "hi")
-    live = await make(store, thread, "live", base=on(root))
-    free = await make(store, thread, "free", base=on(root))
-    await complete(store, await claimed(store, free), "done")
+    root = await completed_run(store, thread, "hello", "hi")
+    live = await create_run(store, thread, "live", base=base_on(root))
+    free = await create_run(store, thread, "free", base=base_on(root))
+    await complete(store, await claim_run(store, free), "done")
     for wish in OnBusy:
-        run = await make(store, thread, "next", on_busy=wish)
+        run = await create_run(store, thread, "next", on_busy=wish)
         assert run.status is RunStatus.QUEUED
         await store.runs.end(SPACE, run.id)
     assert await status(store, live) is RunStatus.QUEUED
@@ -81,118 +81,118 @@ async def test_a_free_branch_is_not_busy_whatever_runs_on_another(store: Store) 
 
 async def test_enqueue_behind_a_run_that_waits_for_a_person_is_refused_with_its_interrupts(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    asked = await ask_a_person(store, await make(store, thread, "hello"), "really?", "sure?")
+    asked = await wait_for_person(store, await create_run(store, thread, "hello"), "really?", "sure?")
     interrupts = await store.interrupts.of_run(SPACE, asked.id)
-    async with refused(store, Waiting) as info:
-        await make(store, thread, "well?")
+    async with expect_refusal(store, Waiting) as info:
+        await create_run(store, thread, "well?")
     assert info.value.details == {"run_id": asked.id, "interrupts": [interrupt.id for interrupt in interrupts]}
     assert len(interrupts) == 2
 
 
 async def test_enqueue_behind_a_run_behind_one_that_waits_for_a_person_is_refused(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    first = await make(store, thread, "one")
-    await make(store, thread, "two")
-    asked = await ask_a_person(store, first, "really?")
-    async with refused(store, Waiting) as info:
-        await make(store, thread, "three")
+    first = await create_run(store, thread, "one")
+    await create_run(store, thread, "two")
+    asked = await wait_for_person(store, first, "really?")
+    async with expect_refusal(store, Waiting) as info:
+        await create_run(store, thread, "three")
     assert info.value.details["run_id"] == asked.id
 
 
 async def test_enqueue_is_accepted_once_the_person_has_answered(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    asked = await ask_a_person(store, await make(store, thread, "hello"), "really?")
+    asked = await wait_for_person(store, await create_run(store, thread, "hello"), "really?")
     (interrupt,) = await store.interrupts.of_run(SPACE, asked.id)
     await store.interrupts.respond(SPACE, interrupt.id, InterruptResponse(response="yes"))
-    assert (await make(store, thread, "good")).base_run_id == asked.id
+    assert (await create_run(store, thread, "good")).base_run_id == asked.id
 
 
 async def test_enqueue_behind_a_run_that_waits_for_something_else_is_accepted(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    first = await make(store, thread, "one")
+    first = await create_run(store, thread, "one")
     move = Move(to=RunStatus.WAITING, reason=WaitsFor.TIMER)
-    await store.journal.commit(Commit(lease=await claimed(store, first), move=move))
-    second = await make(store, thread, "two")
+    await store.journal.commit(Commit(lease=await claim_run(store, first), move=move))
+    second = await create_run(store, thread, "two")
     assert (second.base_run_id, second.status) == (first.id, RunStatus.PENDING)
 
 
 async def test_an_explicit_base_may_wait_for_a_person(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    asked = await ask_a_person(store, await make(store, thread, "hello"), "really?")
+    asked = await wait_for_person(store, await create_run(store, thread, "hello"), "really?")
     for wish in OnBusy:
-        run = await make(store, thread, "later", base=on(asked), on_busy=wish)
+        run = await create_run(store, thread, "later", base=base_on(asked), on_busy=wish)
         assert (run.base_run_id, run.status) == (asked.id, RunStatus.PENDING)
     assert await status(store, asked) is RunStatus.WAITING
 
 
 async def test_reject_refuses_a_run_while_the_branch_is_busy(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    live = await make(store, thread, "one")
-    await make(store, thread, "two")
-    async with refused(store, Busy) as info:
-        await make(store, thread, "three", on_busy=OnBusy.REJECT)
+    live = await create_run(store, thread, "one")
+    await create_run(store, thread, "two")
+    async with expect_refusal(store, Busy) as info:
+        await create_run(store, thread, "three", on_busy=OnBusy.REJECT)
     assert info.value.details == {"run_id": live.id}
 
 
-async def test_reject_refuses_a_run_while_a_cancelled_one_hides_a_live_one(store: Store) -> None:
+async def test_reject_refuses_a_run_while_the_base_of_a_cancelled_run_is_active(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    live = await make(store, thread, "one")
-    await store.runs.end(SPACE, (await make(store, thread, "two")).id)
-    async with refused(store, Busy) as info:
-        await make(store, thread, "three", on_busy=OnBusy.REJECT)
+    live = await create_run(store, thread, "one")
+    await store.runs.end(SPACE, (await create_run(store, thread, "two")).id)
+    async with expect_refusal(store, Busy) as info:
+        await create_run(store, thread, "three", on_busy=OnBusy.REJECT)
     assert info.value.details == {"run_id": live.id}
 
 
-async def test_of_many_at_once_that_would_rather_be_rejected_one_is_made(store: Store) -> None:
+async def test_of_many_concurrent_creates_with_reject_one_succeeds(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     made = await asyncio.gather(
-        *(make(store, thread, "me", on_busy=OnBusy.REJECT) for _ in range(20)), return_exceptions=True
+        *(create_run(store, thread, "me", on_busy=OnBusy.REJECT) for _ in range(20)), return_exceptions=True
     )
     assert sum(isinstance(error, Busy) for error in made) == 19
     assert len((await store.runs.page(SPACE)).items) == 1
 
 
-async def test_a_fork_begins_where_the_live_run_did_also_if_that_was_deleted_since(store: Store) -> None:
+async def test_a_fork_begins_where_the_active_run_did_also_if_that_was_deleted_since(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    root = await answered(store, thread, "hello", "hi")
-    live = await make(store, thread, "go on", base=on(root, sequence=0))
+    root = await completed_run(store, thread, "hello", "hi")
+    live = await create_run(store, thread, "go on", base=base_on(root, sequence=0))
     await store.runs.delete(SPACE, root.id)
-    fork = await make(store, thread, "instead", on_busy=OnBusy.FORK)
+    fork = await create_run(store, thread, "instead", on_busy=OnBusy.FORK)
     live = await store.runs.get(SPACE, live.id)
     assert (fork.base_run_id, fork.base_sequence) == (live.base_run_id, live.base_sequence)
     assert fork.status is RunStatus.QUEUED
 
 
-async def test_fork_starts_at_once_from_the_base_of_the_live_run(store: Store) -> None:
+async def test_fork_starts_at_once_from_the_base_of_the_active_run(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    root = await answered(store, thread, "hello", "hi", "ho")
-    live = await make(store, thread, "one", base=on(root, 1))
-    await make(store, thread, "two")
-    lease = await claimed(store, live)
-    fork = await make(store, thread, "instead", on_busy=OnBusy.FORK)
+    root = await completed_run(store, thread, "hello", "hi", "ho")
+    live = await create_run(store, thread, "one", base=base_on(root, 1))
+    await create_run(store, thread, "two")
+    lease = await claim_run(store, live)
+    fork = await create_run(store, thread, "instead", on_busy=OnBusy.FORK)
     assert (fork.base_run_id, fork.base_sequence, fork.status) == (root.id, 1, RunStatus.QUEUED)
-    assert await told(store, fork) == ["hello", "hi", "instead"]
+    assert await history_texts(store, fork) == ["hello", "hi", "instead"]
     await complete(store, lease, "1")
-    assert await told(store, live) == ["hello", "hi", "one", "1"]
+    assert await history_texts(store, live) == ["hello", "hi", "one", "1"]
 
 
 async def test_fork_of_a_live_root_is_a_new_root(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    live = await make(store, thread, "one")
-    fork = await make(store, thread, "instead", on_busy=OnBusy.FORK)
+    live = await create_run(store, thread, "one")
+    fork = await create_run(store, thread, "instead", on_busy=OnBusy.FORK)
     assert (fork.base_run_id, fork.status) == (None, RunStatus.QUEUED)
     assert await status(store, live) is RunStatus.QUEUED
 
 
-async def test_interrupt_cancels_the_live_runs_of_the_branch_and_waits_for_the_worker(store: Store) -> None:
+async def test_interrupt_cancels_the_active_runs_of_the_branch_and_waits_for_the_worker(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    root = await answered(store, thread, "hello", "hi")
-    other = await make(store, thread, "other branch", base=on(root))
-    first = await make(store, thread, "one", base=on(root))
-    second = await make(store, thread, "two")
-    lease = await claimed(store, first)
+    root = await completed_run(store, thread, "hello", "hi")
+    other = await create_run(store, thread, "other branch", base=base_on(root))
+    first = await create_run(store, thread, "one", base=base_on(root))
+    second = await create_run(store, thread, "two")
+    lease = await claim_run(store, first)
     await store.journal.commit(Commit(lease=lease, messages=[assistant("half")]))
-    run = await make(store, thread, "stop", on_busy=OnBusy.INTERRUPT, created_by="ann")
+    run = await create_run(store, thread, "stop", on_busy=OnBusy.INTERRUPT, created_by="ann")
     assert (run.base_run_id, run.status) == (second.id, RunStatus.PENDING)
     for cancelled in (first, second):
         now = await store.runs.get(SPACE, cancelled.id)
@@ -200,68 +200,68 @@ async def test_interrupt_cancels_the_live_runs_of_the_branch_and_waits_for_the_w
     assert await status(store, other) is RunStatus.QUEUED
     await store.leases.release(lease)
     assert await status(store, run) is RunStatus.QUEUED
-    assert await told(store, run) == ["hello", "hi", "one", "half", "two", "stop"]
+    assert await history_texts(store, run) == ["hello", "hi", "one", "half", "two", "stop"]
 
 
 async def test_the_worker_of_an_interrupted_run_can_write_nothing(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    lease = await claimed(store, await make(store, thread, "one"))
-    run = await make(store, thread, "stop", on_busy=OnBusy.INTERRUPT)
-    async with refused(store, LeaseLost):
+    lease = await claim_run(store, await create_run(store, thread, "one"))
+    run = await create_run(store, thread, "stop", on_busy=OnBusy.INTERRUPT)
+    async with expect_refusal(store, LeaseLost):
         await store.journal.commit(Commit(lease=lease, messages=[assistant("late")]))
     await store.leases.release(lease)
-    assert await told(store, run) == ["one", "stop"]
+    assert await history_texts(store, run) == ["one", "stop"]
 
 
 async def test_interrupt_starts_at_once_where_no_worker_is_at_work(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    asked = await ask_a_person(store, await make(store, thread, "one"), "really?")
-    run = await make(store, thread, "never mind", on_busy=OnBusy.INTERRUPT)
+    asked = await wait_for_person(store, await create_run(store, thread, "one"), "really?")
+    run = await create_run(store, thread, "never mind", on_busy=OnBusy.INTERRUPT)
     assert (run.base_run_id, run.status) == (asked.id, RunStatus.QUEUED)
     assert await status(store, asked) is RunStatus.CANCELLED
     (interrupt,) = await store.interrupts.of_run(SPACE, asked.id)
     assert interrupt.status is InterruptStatus.CANCELLED
 
 
-async def test_interrupt_of_several_that_have_not_begun_keeps_what_was_said(store: Store) -> None:
+async def test_interrupt_of_runs_that_have_not_started_keeps_their_messages(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     for text in ("one", "two", "three"):
-        await make(store, thread, text)
-    run = await make(store, thread, "stop", on_busy=OnBusy.INTERRUPT)
+        await create_run(store, thread, text)
+    run = await create_run(store, thread, "stop", on_busy=OnBusy.INTERRUPT)
     assert run.status is RunStatus.QUEUED
     history = await store.messages.history(SPACE, run.id)
     assert [message.content for message in history] == ["one", "two", "three", "stop"]
     assert sequences(history) == [0, 1, 2, 3]
 
 
-async def test_of_many_at_once_that_interrupt_the_last_is_left(store: Store) -> None:
+async def test_of_many_concurrent_creates_with_interrupt_the_last_stays_active(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    made = await asyncio.gather(*(make(store, thread, "me", on_busy=OnBusy.INTERRUPT) for _ in range(10)))
+    made = await asyncio.gather(*(create_run(store, thread, "me", on_busy=OnBusy.INTERRUPT) for _ in range(10)))
     newest = (await store.runs.page(SPACE, limit=1)).items[0]
     assert newest.status is RunStatus.QUEUED
     assert [await status(store, run) for run in made].count(RunStatus.CANCELLED) == 9
     assert sequences(await store.messages.history(SPACE, newest.id)) == list(range(10))
 
 
-async def test_interrupt_cancels_the_children_of_live_runs_too(store: Store) -> None:
+async def test_interrupt_cancels_the_children_of_active_runs_too(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    parent = await make(store, thread, "one")
+    parent = await create_run(store, thread, "one")
     child = (await store.runs.create(SPACE, NewRun(thread=NewThread(), parent_run_id=parent.id))).run
-    await make(store, thread, "stop", on_busy=OnBusy.INTERRUPT)
+    await create_run(store, thread, "stop", on_busy=OnBusy.INTERRUPT)
     assert await status(store, child) is RunStatus.CANCELLED
 
 
-async def test_interrupt_that_cannot_be_made_cancels_nothing(store: Store) -> None:
+async def test_a_failed_create_with_interrupt_cancels_nothing(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    live = await make(store, thread, "one", id=RunId("used"))
-    async with refused(store, IdTaken):
-        await make(store, thread, "stop", id=RunId("used"), on_busy=OnBusy.INTERRUPT)
+    live = await create_run(store, thread, "one", id=RunId("used"))
+    async with expect_refusal(store, IdTaken):
+        await create_run(store, thread, "stop", id=RunId("used"), on_busy=OnBusy.INTERRUPT)
     assert await status(store, live) is RunStatus.QUEUED
 
 
 async def test_an_explicit_base_is_never_interrupted(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    live = await make(store, thread, "one")
-    run = await make(store, thread, "two", base=on(live), on_busy=OnBusy.INTERRUPT)
+    live = await create_run(store, thread, "one")
+    run = await create_run(store, thread, "two", base=base_on(live), on_busy=OnBusy.INTERRUPT)
     assert (run.base_run_id, run.status) == (live.id, RunStatus.PENDING)
     assert await status(store, live) is RunStatus.QUEUED

@@ -16,7 +16,7 @@ from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
 from holdfast.store.store import Store
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import COMPLETED, WAITING, after, commit, get, running, stream
+from tests.conformance.run_builders import COMPLETED, WAITING, commit, get, run_after, running, stream
 from tests.conformance.tables import rows_of
 
 PLAN: Json = {"items": [{"task_id": 1, "position": 0, "title": "bake"}]}
@@ -30,7 +30,7 @@ async def rename(store: Store, thread: ThreadId, task_id: int, title: str) -> Pl
     return await store.plans.edit(SPACE, thread, ChangePlanItem(task_id=task_id, patch=PlanItemPatch(title=title)))
 
 
-async def test_a_run_that_has_ended_has_the_edit_and_so_has_the_next(store: Store) -> None:
+async def test_an_edit_of_an_ended_run_is_saved_and_inherited(store: Store) -> None:
     lease = await running(store, "begin")
     await store.journal.next_task_id(lease, step="s")
     await commit(store, lease, values={"plan": PLAN}, move=COMPLETED)
@@ -38,11 +38,11 @@ async def test_a_run_that_has_ended_has_the_edit_and_so_has_the_next(store: Stor
     assert (await rename(store, lease.thread_id, 1, "fry")).title == "fry"
     plan = await store.plans.of_run(SPACE, lease.run_id)
     assert [item.title for item in plan.items] == ["fry", "mix"]
-    following = await after(store, await get(store, lease.run_id), "go on")
+    following = await run_after(store, await get(store, lease.run_id), "go on")
     assert await store.plans.of_run(SPACE, following.id) == plan
 
 
-async def test_a_live_run_is_given_the_edit_and_it_shows_at_once(store: Store) -> None:
+async def test_an_active_run_gets_the_edit_in_its_inbox_and_its_plan_shows_it_at_once(store: Store) -> None:
     lease = await running(store, "begin")
     made = await add(store, lease.thread_id)
     assert (await rename(store, lease.thread_id, made.task_id, "stir")).title == "stir"
@@ -52,7 +52,7 @@ async def test_a_live_run_is_given_the_edit_and_it_shows_at_once(store: Store) -
     assert await store.values.of_run(SPACE, lease.run_id) == {}
 
 
-async def test_an_edit_that_a_run_does_not_read_before_it_is_ended_is_kept(store: Store) -> None:
+async def test_an_unread_edit_is_saved_when_the_run_is_ended(store: Store) -> None:
     lease = await running(store, "begin")
     await store.journal.next_task_id(lease, step="s")
     await commit(store, lease, values={"plan": PLAN})
@@ -63,7 +63,7 @@ async def test_an_edit_that_a_run_does_not_read_before_it_is_ended_is_kept(store
     await store.leases.release(lease)
     assert [item.title for item in plan.items] == ["fry", "mix"]
     assert await store.plans.of_run(SPACE, lease.run_id) == plan
-    following = await after(store, await get(store, lease.run_id), "go on")
+    following = await run_after(store, await get(store, lease.run_id), "go on")
     assert await store.plans.of_run(SPACE, following.id) == plan
     *_, changed, _ = await stream(store, lease.run_id)
     assert event_type(changed) == "CUSTOM" and "fry" in str(changed)
@@ -76,14 +76,14 @@ async def test_a_waiting_run_is_woken_by_an_edit(store: Store) -> None:
     assert (await get(store, lease.run_id)).status is RunStatus.QUEUED
 
 
-async def test_no_two_items_have_one_number(store: Store) -> None:
+async def test_each_item_number_is_used_once(store: Store) -> None:
     lease = await running(store, "begin")
     made = await asyncio.gather(*(add(store, lease.thread_id) for _ in range(10)))
     own = await store.journal.next_task_id(lease, step="s")
     assert sorted([own, *(item.task_id for item in made)]) == list(range(1, 12))
 
 
-async def test_an_edit_that_does_not_fit_leaves_nothing(store: Store, where: str | Path) -> None:
+async def test_an_invalid_edit_changes_nothing(store: Store, where: str | Path) -> None:
     lease = await running(store, "begin")
     await store.journal.next_task_id(lease, step="s")
     await commit(store, lease, values={"plan": PLAN}, move=COMPLETED)
@@ -98,7 +98,7 @@ async def test_an_edit_that_does_not_fit_leaves_nothing(store: Store, where: str
     assert await rows_of(where) == before
 
 
-async def test_a_closed_thread_takes_no_edit(store: Store) -> None:
+async def test_a_closed_thread_refuses_edits(store: Store) -> None:
     lease = await running(store, "begin")
     await commit(store, lease, move=COMPLETED)
     await store.threads.update(SPACE, lease.thread_id, ThreadPatch(status=ThreadStatus.ARCHIVED))

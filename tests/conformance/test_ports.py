@@ -45,11 +45,11 @@ _BUSES: list[Bus] = [LocalBus(), PostgresBus()]
 _CLOCKS: list[Clock] = [SystemClock(), HeldClock()]
 
 
-def test_every_port_is_one_of_the_store_or_known_not_to_be() -> None:
+def test_every_port_is_a_store_port_or_listed_as_another() -> None:
     assert {*get_type_hints(Ports).values(), *NOT_OF_THE_STORE} == set(protocols())
 
 
-async def test_a_store_has_its_ports_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_store_has_exactly_its_ports_with_their_signatures(tmp_path: Path) -> None:
     async with open_store(tmp_path / "holdfast.db", bus=LocalBus()) as store:
         assert {name for name in vars(store) if not name.startswith("_")} == set(Ports._fields)
         for name, protocol in get_type_hints(Ports).items():
@@ -61,12 +61,12 @@ async def test_a_store_has_its_ports_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bus", _BUSES)
-def test_a_bus_is_called_as_its_port_says(bus: Bus) -> None:
+def test_a_bus_has_the_signatures_of_its_port(bus: Bus) -> None:
     for method, promised in methods_of(Bus).items():
         given = inspect.signature(getattr(type(bus), method))
         assert given.parameters == inspect.signature(promised).parameters
 
 
 @pytest.mark.parametrize("clock", _CLOCKS)
-def test_a_clock_is_called_as_its_port_says(clock: Clock) -> None:
+def test_a_clock_has_the_signature_of_its_port(clock: Clock) -> None:
     assert inspect.signature(type(clock).now) == inspect.signature(Clock.now)

@@ -12,152 +12,152 @@ from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, assistant, call, new_thread, result
 from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.conversations import (
-    answered,
-    claimed,
+    base_on,
+    claim_run,
     complete,
-    ended,
-    make,
-    on,
-    refused,
+    completed_run,
+    create_run,
+    ended_run,
+    expect_refusal,
+    history_texts,
     sequences,
     status,
-    told,
 )
 
 
 async def test_the_first_run_of_a_thread_has_no_base(store: Store) -> None:
-    run = await make(store, await new_thread(store, SPACE), "hello")
+    run = await create_run(store, await new_thread(store, SPACE), "hello")
     assert (run.base_run_id, run.base_sequence, run.status) == (None, None, RunStatus.QUEUED)
 
 
 async def test_a_run_continues_the_newest_run_of_its_thread(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    root = await answered(store, thread, "hello", "hi")
-    await answered(store, thread, "left", "l")
-    right = await answered(store, thread, "right", "r", base=on(root))
-    await ended(store, await new_thread(store, SPACE), "elsewhere")
-    run = await make(store, thread, "and")
+    root = await completed_run(store, thread, "hello", "hi")
+    await completed_run(store, thread, "left", "l")
+    right = await completed_run(store, thread, "right", "r", base=base_on(root))
+    await ended_run(store, await new_thread(store, SPACE), "elsewhere")
+    run = await create_run(store, thread, "and")
     assert (run.base_run_id, run.base_sequence, run.status) == (right.id, None, RunStatus.QUEUED)
-    assert await told(store, run) == ["hello", "hi", "right", "r", "and"]
+    assert await history_texts(store, run) == ["hello", "hi", "right", "r", "and"]
 
 
-async def test_a_run_with_a_null_base_begins_a_new_root(store: Store) -> None:
+async def test_a_run_with_a_null_base_starts_a_new_root(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    await answered(store, thread, "hello", "hi")
-    live = await make(store, thread, "still here")
-    run = await make(store, thread, "afresh", base=None)
+    await completed_run(store, thread, "hello", "hi")
+    live = await create_run(store, thread, "still here")
+    run = await create_run(store, thread, "afresh", base=None)
     assert (run.base_run_id, run.status) == (None, RunStatus.QUEUED)
-    assert await told(store, run) == ["afresh"]
+    assert await history_texts(store, run) == ["afresh"]
     assert await status(store, live) is RunStatus.QUEUED
 
 
 async def test_an_explicit_base_is_taken_as_it_is(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    first = await answered(store, thread, "one", "1")
-    await answered(store, thread, "two", "2")
-    run = await make(store, thread, "three", base=on(first))
+    first = await completed_run(store, thread, "one", "1")
+    await completed_run(store, thread, "two", "2")
+    run = await create_run(store, thread, "three", base=base_on(first))
     assert (run.base_run_id, run.status) == (first.id, RunStatus.QUEUED)
-    assert await told(store, run) == ["one", "1", "three"]
+    assert await history_texts(store, run) == ["one", "1", "three"]
 
 
 async def test_a_base_on_another_thread_is_not_found(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    elsewhere = await ended(store, await new_thread(store, SPACE), "hello")
+    elsewhere = await ended_run(store, await new_thread(store, SPACE), "hello")
     foreign = (await store.runs.create(OTHER, NewRun(thread=await new_thread(store, OTHER)))).run
-    gone = await ended(store, thread, "gone")
+    gone = await ended_run(store, thread, "gone")
     await store.runs.delete(SPACE, gone.id)
     for missing in (elsewhere.id, foreign.id, gone.id, RunId("missing")):
-        async with refused(store, NotFound):
-            await make(store, thread, "and", base=RunBase(run_id=missing))
+        async with expect_refusal(store, NotFound):
+            await create_run(store, thread, "and", base=RunBase(run_id=missing))
 
 
-async def test_a_base_that_was_erased_is_not_found_and_those_on_it_go_on(store: Store) -> None:
+async def test_an_erased_base_is_not_found_and_its_dependants_continue(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    erased = await ended(store, thread, "erased")
-    after = await ended(store, thread, "after")
+    erased = await ended_run(store, thread, "erased")
+    after = await ended_run(store, thread, "after")
     await store.runs.delete(SPACE, erased.id)
-    async with refused(store, NotFound):
-        await make(store, thread, "and", base=on(erased))
-    run = await make(store, thread, "and")
+    async with expect_refusal(store, NotFound):
+        await create_run(store, thread, "and", base=base_on(erased))
+    run = await create_run(store, thread, "and")
     assert run.base_run_id == after.id
-    assert await told(store, run) == ["after", "and"]
+    assert await history_texts(store, run) == ["after", "and"]
 
 
-async def test_a_run_may_begin_after_a_message_of_its_base(store: Store) -> None:
+async def test_a_run_may_start_after_a_message_of_its_base(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    base = await answered(store, thread, "one", "two", "three", "four")
+    base = await completed_run(store, thread, "one", "two", "three", "four")
     for cut, heard in enumerate([["one"], ["one", "two"], ["one", "two", "three"]]):
-        run = await ended(store, thread, "and", base=on(base, cut))
+        run = await ended_run(store, thread, "and", base=base_on(base, cut))
         assert (run.base_run_id, run.base_sequence) == (base.id, cut)
-        assert await told(store, run) == [*heard, "and"]
+        assert await history_texts(store, run) == [*heard, "and"]
 
 
-async def test_a_cut_at_a_message_of_another_run_is_refused(store: Store) -> None:
+async def test_a_base_sequence_of_another_run_is_refused(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    first = await answered(store, thread, "one", "1")
-    second = await answered(store, thread, "two", "2")
+    first = await completed_run(store, thread, "one", "1")
+    second = await completed_run(store, thread, "two", "2")
     for base, sequence in [(first, 2), (second, 0), (first, 4), (first, -1), (second, 2**70)]:
-        async with refused(store, Invalid):
-            await make(store, thread, "and", base=on(base, sequence))
+        async with expect_refusal(store, Invalid):
+            await create_run(store, thread, "and", base=base_on(base, sequence))
 
 
-async def test_a_cut_that_parts_a_tool_call_from_its_result_is_refused(store: Store) -> None:
+async def test_a_base_sequence_that_separates_a_tool_call_from_its_result_is_refused(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    lease = await claimed(store, await make(store, thread, "look"))
+    lease = await claim_run(store, await create_run(store, thread, "look"))
     said = [assistant("looking", call("a"), call("b")), result("a"), result("b"), assistant("seen")]
     await store.journal.commit(Commit(lease=lease, messages=said))
     base = await complete(store, lease)
     for cut in (1, 2):
-        async with refused(store, Invalid):
-            await make(store, thread, "and", base=on(base, cut))
+        async with expect_refusal(store, Invalid):
+            await create_run(store, thread, "and", base=base_on(base, cut))
     for cut in (0, 3, 4):
-        await ended(store, thread, "and", base=on(base, cut))
+        await ended_run(store, thread, "and", base=base_on(base, cut))
 
 
 async def test_a_run_is_pending_until_its_base_has_ended(store: Store, clock: HeldClock) -> None:
     thread = await new_thread(store, SPACE)
-    base = await make(store, thread, "one")
-    run = await make(store, thread, "two", base=on(base))
+    base = await create_run(store, thread, "one")
+    run = await create_run(store, thread, "two", base=base_on(base))
     assert (run.status, run.queued_at) == (RunStatus.PENDING, None)
-    lease = await claimed(store, base)
+    lease = await claim_run(store, base)
     assert await store.leases.claim(SECOND, lease=MINUTE) == []
     clock.tick(MINUTE / 2)
     await complete(store, lease, "1")
     queued = await store.runs.get(SPACE, run.id)
     assert (queued.status, queued.created_at) == (RunStatus.QUEUED, run.created_at)
     assert queued.queued_at is not None and queued.queued_at > run.created_at
-    assert (await claimed(store, run)).run_id == run.id
+    assert (await claim_run(store, run)).run_id == run.id
 
 
-async def test_a_run_that_comes_while_its_base_ends_does_not_wait_for_ever(store: Store) -> None:
+async def test_a_run_created_while_its_base_ends_does_not_wait_forever(store: Store) -> None:
     for _ in range(10):
         thread = await new_thread(store, SPACE)
-        lease = await claimed(store, await make(store, thread, "one"))
+        lease = await claim_run(store, await create_run(store, thread, "one"))
         _, *runs = await asyncio.gather(
-            complete(store, lease, "1"), *(make(store, thread, "next", base=on(lease.run)) for _ in range(3))
+            complete(store, lease, "1"), *(create_run(store, thread, "next", base=base_on(lease.run)) for _ in range(3))
         )
         assert [await status(store, run) for run in runs] == [RunStatus.QUEUED] * 3
         for run in runs:
-            assert await told(store, run) == ["one", "1", "next"]
+            assert await history_texts(store, run) == ["one", "1", "next"]
             await store.runs.end(SPACE, run.id)
 
 
-async def test_a_run_on_an_ended_base_is_pending_until_the_worker_has_let_go(store: Store) -> None:
+async def test_a_run_on_an_ended_base_is_pending_until_the_worker_has_stopped(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    lease = await claimed(store, await make(store, thread, "one"))
+    lease = await claim_run(store, await create_run(store, thread, "one"))
     (base,) = await store.runs.end(SPACE, lease.run_id)
-    run = await make(store, thread, "two")
+    run = await create_run(store, thread, "two")
     assert (run.base_run_id, run.status) == (base.id, RunStatus.PENDING)
     await store.leases.release(lease)
     assert await status(store, run) is RunStatus.QUEUED
-    assert await told(store, run) == ["one", "two"]
+    assert await history_texts(store, run) == ["one", "two"]
 
 
 async def test_a_run_on_an_ended_base_goes_on_when_its_dead_worker_has_expired(store: Store, clock: HeldClock) -> None:
     thread = await new_thread(store, SPACE)
-    lease = await claimed(store, await make(store, thread, "one"))
+    lease = await claim_run(store, await create_run(store, thread, "one"))
     await store.runs.end(SPACE, lease.run_id)
-    run = await make(store, thread, "two")
+    run = await create_run(store, thread, "two")
     clock.tick(2 * MINUTE)
     await store.leases.expire()
     assert await status(store, run) is RunStatus.QUEUED
@@ -165,31 +165,31 @@ async def test_a_run_on_an_ended_base_goes_on_when_its_dead_worker_has_expired(s
 
 async def test_input_has_no_sequence_before_the_base_has_ended(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    base = await make(store, thread, "one")
-    run = await make(store, thread, "two", "three")
+    base = await create_run(store, thread, "one")
+    run = await create_run(store, thread, "two", "three")
     assert sequences(await store.messages.of_run(SPACE, run.id)) == [None, None]
-    await complete(store, await claimed(store, base), "1", "2")
+    await complete(store, await claim_run(store, base), "1", "2")
     assert sequences(await store.messages.of_run(SPACE, run.id)) == [3, 4]
     assert (await store.threads.get(SPACE, thread)).next_sequence == 5
 
 
 async def test_many_runs_on_one_base_are_queued_together_when_it_ends(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    base = await make(store, thread, "one")
-    runs = [await make(store, thread, f"two {number}", base=on(base)) for number in range(5)]
-    await complete(store, await claimed(store, base), "1")
+    base = await create_run(store, thread, "one")
+    runs = [await create_run(store, thread, f"two {number}", base=base_on(base)) for number in range(5)]
+    await complete(store, await claim_run(store, base), "1")
     assert [sequences(await store.messages.of_run(SPACE, run.id)) for run in runs] == [[2], [3], [4], [5], [6]]
     assert len(await store.leases.claim(FIRST, lease=MINUTE, limit=10)) == 5
 
 
-async def test_a_run_behind_one_that_was_cancelled_before_it_began_waits_for_the_one_before(store: Store) -> None:
+async def test_a_run_on_a_base_cancelled_before_it_started_waits_for_the_bases_base(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    first, second, third = [await make(store, thread, text) for text in ("one", "two", "three")]
+    first, second, third = [await create_run(store, thread, text) for text in ("one", "two", "three")]
     await store.runs.end(SPACE, second.id)
     assert await status(store, third) is RunStatus.PENDING
-    late = await make(store, thread, "late", base=on(second))
+    late = await create_run(store, thread, "late", base=base_on(second))
     assert late.status is RunStatus.PENDING
-    await complete(store, await claimed(store, first), "1", state={"from": "first"})
+    await complete(store, await claim_run(store, first), "1", state={"from": "first"})
     for run, text in [(third, "three"), (late, "late")]:
         assert await status(store, run) is RunStatus.QUEUED
         history = await store.messages.history(SPACE, run.id)
@@ -198,24 +198,24 @@ async def test_a_run_behind_one_that_was_cancelled_before_it_began_waits_for_the
         assert await store.values.of_run(SPACE, run.id) == {"state": {"from": "first"}}
 
 
-async def test_a_run_behind_several_that_were_cancelled_waits_for_the_worker_of_the_first(store: Store) -> None:
+async def test_a_run_on_several_cancelled_bases_waits_for_the_worker_of_the_first(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    runs = [await make(store, thread, text) for text in ("one", "two", "three", "four")]
-    lease = await claimed(store, runs[0])
+    runs = [await create_run(store, thread, text) for text in ("one", "two", "three", "four")]
+    lease = await claim_run(store, runs[0])
     for run in (runs[1], runs[0], runs[2]):
         await store.runs.end(SPACE, run.id)
-    fifth = await make(store, thread, "five", base=on(runs[2]))
+    fifth = await create_run(store, thread, "five", base=base_on(runs[2]))
     assert [await status(store, run) for run in (runs[3], fifth)] == [RunStatus.PENDING] * 2
     await store.leases.release(lease)
     assert [await status(store, run) for run in (runs[3], fifth)] == [RunStatus.QUEUED] * 2
-    assert await told(store, runs[3]) == ["one", "two", "three", "four"]
-    assert await told(store, fifth) == ["one", "two", "three", "five"]
+    assert await history_texts(store, runs[3]) == ["one", "two", "three", "four"]
+    assert await history_texts(store, fifth) == ["one", "two", "three", "five"]
 
 
-async def test_a_run_continues_the_last_live_run_where_the_newest_was_cancelled_before_it_began(store: Store) -> None:
+async def test_a_run_continues_the_last_active_run_if_the_newest_was_cancelled_before_it_started(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    first = await make(store, thread, "one")
-    second = await make(store, thread, "two")
+    first = await create_run(store, thread, "one")
+    second = await create_run(store, thread, "two")
     await store.runs.end(SPACE, second.id)
-    third = await make(store, thread, "three")
+    third = await create_run(store, thread, "three")
     assert (third.base_run_id, third.status) == (first.id, RunStatus.PENDING)

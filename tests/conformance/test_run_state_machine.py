@@ -32,11 +32,11 @@ from holdfast.domain.new_run import CreatedRun, NewRun, RunBase
 from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import Priority, RunStatus
 from holdfast.domain.timer import TimerState
-from tests.conformance.log_ground import Ground, PostgresGround, SqliteGround
 from tests.conformance.log_invariants import SPACE
 from tests.conformance.log_machine import OWNERS, LogMachine
 from tests.conformance.log_model import DEEPEST, Start
 from tests.conformance.log_worker import MISTAKES, STEPS, Turn, plan
+from tests.conformance.machine_database import MachineDatabase, PostgresMachineDatabase, SqliteMachineDatabase
 from tests.support.postgres import PostgresServer
 
 MILLISECOND: Final = timedelta(milliseconds=1)
@@ -380,25 +380,25 @@ async def database(postgres: PostgresServer) -> AsyncIterator[str]:
     await postgres.drop_database("state_machine")
 
 
-def test_sqlite_keeps_the_log_whatever_happens_in_whatever_order(folder: Path) -> None:
-    _run_on(SqliteGround(folder), settings(EVERY, max_examples=60, stateful_step_count=40))
+def test_sqlite_matches_the_model_in_any_order_of_operations(folder: Path) -> None:
+    _run_on(SqliteMachineDatabase(folder), settings(EVERY, max_examples=60, stateful_step_count=40))
 
 
-def test_postgres_keeps_the_log_whatever_happens_in_whatever_order(database: str) -> None:
-    _run_on(PostgresGround(database), settings(EVERY, max_examples=15, stateful_step_count=30))
-
-
-@pytest.mark.slow
-def test_sqlite_keeps_the_log_for_long(folder: Path) -> None:
-    _run_on(SqliteGround(folder), settings(EVERY, max_examples=1000, stateful_step_count=80))
+def test_postgres_matches_the_model_in_any_order_of_operations(database: str) -> None:
+    _run_on(PostgresMachineDatabase(database), settings(EVERY, max_examples=15, stateful_step_count=30))
 
 
 @pytest.mark.slow
-def test_postgres_keeps_the_log_for_long(database: str) -> None:
-    _run_on(PostgresGround(database), settings(EVERY, max_examples=200, stateful_step_count=80))
+def test_sqlite_matches_the_model_in_long_runs(folder: Path) -> None:
+    _run_on(SqliteMachineDatabase(folder), settings(EVERY, max_examples=1000, stateful_step_count=80))
 
 
-def _run_on(ground: Ground, wanted: settings) -> None:
+@pytest.mark.slow
+def test_postgres_matches_the_model_in_long_runs(database: str) -> None:
+    _run_on(PostgresMachineDatabase(database), settings(EVERY, max_examples=200, stateful_step_count=80))
+
+
+def _run_on(ground: MachineDatabase, wanted: settings) -> None:
     class RunLogOnGround(RunLog):
         def __init__(self) -> None:
             super().__init__(ground)

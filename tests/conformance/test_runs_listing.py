@@ -11,7 +11,14 @@ from holdfast.ports.runs import RunFilter
 from holdfast.store.store import Store
 from tests.builders import new_thread
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.conversations import answered, ask_a_person, claimed, ended, make, refused
+from tests.conformance.conversations import (
+    claim_run,
+    completed_run,
+    create_run,
+    ended_run,
+    expect_refusal,
+    wait_for_person,
+)
 
 
 async def _listed(store: Store, **where: Any) -> list[RunId]:
@@ -28,16 +35,16 @@ async def _made(store: Store, count: int) -> list[RunId]:
     return _ids([created.run for created in reversed(made)])
 
 
-async def test_runs_are_listed_the_newest_first_whatever_their_ids(store: Store) -> None:
+async def test_runs_are_listed_newest_first_whatever_their_ids(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    runs = [await ended(store, thread, id=RunId(id)) for id in ("m", "z", "a")]
+    runs = [await ended_run(store, thread, id=RunId(id)) for id in ("m", "z", "a")]
     page = await store.runs.page(SPACE)
     assert (page.items, page.next_cursor) == ([runs[2], runs[1], runs[0]], None)
 
 
-async def test_runs_of_deleted_threads_are_listed_only_where_they_are_asked_for(store: Store) -> None:
+async def test_runs_of_deleted_threads_are_listed_only_if_the_filter_names_them(store: Store) -> None:
     kept, gone = await new_thread(store, SPACE), await new_thread(store, SPACE)
-    runs = [await ended(store, thread) for thread in (gone, kept, gone, kept, gone)]
+    runs = [await ended_run(store, thread) for thread in (gone, kept, gone, kept, gone)]
     await store.threads.update(SPACE, kept, ThreadPatch(status=ThreadStatus.ARCHIVED))
     await store.threads.update(SPACE, gone, ThreadPatch(status=ThreadStatus.DELETED))
     assert await _listed(store) == [runs[3].id, runs[1].id]
@@ -69,7 +76,7 @@ async def test_a_page_goes_on_after_a_run_that_was_deleted_meanwhile(store: Stor
     assert _ids((await store.runs.page(SPACE, cursor=page.next_cursor)).items) == made[2:]
 
 
-async def test_runs_that_come_while_the_list_is_read_are_not_mixed_in(store: Store) -> None:
+async def test_runs_created_while_paging_are_not_mixed_in(store: Store) -> None:
     made = await _made(store, 6)
     seen, cursor = list[RunId](), None
     while seen == [] or cursor is not None:
@@ -83,15 +90,19 @@ async def test_runs_that_come_while_the_list_is_read_are_not_mixed_in(store: Sto
 
 async def test_a_deleted_run_is_not_listed(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    gone, base, last = await ended(store, thread), await ended(store, thread, base=None), await ended(store, thread)
+    gone, base, last = (
+        await ended_run(store, thread),
+        await ended_run(store, thread, base=None),
+        await ended_run(store, thread),
+    )
     await store.runs.delete(SPACE, gone.id)
     await store.runs.delete(SPACE, base.id)
     assert await _listed(store) == [last.id]
 
 
-async def test_runs_are_found_by_their_names_and_those_that_are_gone_or_elsewhere_are_left_out(store: Store) -> None:
+async def test_get_many_leaves_out_deleted_runs_and_other_spaces(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    gone, kept = await ended(store, thread), await ended(store, thread, base=None)
+    gone, kept = await ended_run(store, thread), await ended_run(store, thread, base=None)
     (live,) = await _made(store, 1)
     await store.runs.delete(SPACE, gone.id)
     names = [(SPACE, run) for run in (gone.id, kept.id, live, RunId("nobody"))]
@@ -104,15 +115,15 @@ async def test_runs_are_found_by_their_names_and_those_that_are_gone_or_elsewher
 async def test_runs_of_another_space_are_not_listed(store: Store) -> None:
     await _made(store, 1)
     assert (await store.runs.page(OTHER)).items == []
-    async with refused(store, NotFound):
+    async with expect_refusal(store, NotFound):
         await store.runs.page(SpaceId("missing"))
 
 
 async def test_a_list_of_runs_is_filtered_by_each_field_and_by_all_of_them(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    plain = (await ended(store, thread)).id
-    odd = (await ended(store, thread, agent_type="coder", mode=Mode.TASK, tags=["red", "a b"])).id
-    root = (await make(store, await new_thread(store, SPACE))).id
+    plain = (await ended_run(store, thread)).id
+    odd = (await ended_run(store, thread, agent_type="coder", mode=Mode.TASK, tags=["red", "a b"])).id
+    root = (await create_run(store, await new_thread(store, SPACE))).id
     new = NewRun(thread=NewThread(), parent_run_id=root, tags=["red"])
     child = (await store.runs.create(SPACE, new)).run.id
     new = NewRun(thread=NewThread(), parent_run_id=child)
@@ -139,12 +150,12 @@ async def test_a_list_of_runs_is_filtered_by_each_field_and_by_all_of_them(store
 
 
 async def test_a_list_of_runs_is_filtered_by_status(store: Store) -> None:
-    done = await answered(store, await new_thread(store, SPACE), "x", "y")
-    cancelled = await ended(store, await new_thread(store, SPACE), "x")
-    waiting = await ask_a_person(store, await make(store, await new_thread(store, SPACE)), "really?")
-    running = (await claimed(store, await make(store, await new_thread(store, SPACE)))).run
-    queued = await make(store, await new_thread(store, SPACE))
-    pending = await make(store, queued.thread_id)
+    done = await completed_run(store, await new_thread(store, SPACE), "x", "y")
+    cancelled = await ended_run(store, await new_thread(store, SPACE), "x")
+    waiting = await wait_for_person(store, await create_run(store, await new_thread(store, SPACE)), "really?")
+    running = (await claim_run(store, await create_run(store, await new_thread(store, SPACE)))).run
+    queued = await create_run(store, await new_thread(store, SPACE))
+    pending = await create_run(store, queued.thread_id)
     for status, run in [
         (RunStatus.COMPLETED, done),
         (RunStatus.CANCELLED, cancelled),
@@ -166,7 +177,7 @@ async def test_a_filter_does_not_reach_into_another_space(store: Store) -> None:
 async def test_tags_are_found_whatever_is_in_them(store: Store) -> None:
     tags = ['"', "\\", "'; --", "%", "ünï", "日本", "a,b", "[]", " "]
     thread = await new_thread(store, SPACE)
-    run = await ended(store, thread, tags=tags)
+    run = await ended_run(store, thread, tags=tags)
     assert run.tags == tags
     for tag in tags:
         assert await _listed(store, tag=tag) == [run.id]
@@ -175,7 +186,7 @@ async def test_tags_are_found_whatever_is_in_them(store: Store) -> None:
 
 async def test_a_filtered_list_of_runs_is_paged_too(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    odd = [(await ended(store, thread, tags=["odd"] if number % 2 else [])).id for number in range(6)][1::2]
+    odd = [(await ended_run(store, thread, tags=["odd"] if number % 2 else [])).id for number in range(6)][1::2]
     first = await store.runs.page(SPACE, where=RunFilter(tag="odd"), limit=2)
     last = await store.runs.page(SPACE, where=RunFilter(tag="odd"), limit=2, cursor=first.next_cursor)
     assert [*_ids(first.items), *_ids(last.items)] == [*reversed(odd)]
@@ -185,14 +196,14 @@ async def test_a_filtered_list_of_runs_is_paged_too(store: Store) -> None:
 async def test_a_page_of_runs_has_1_to_200(store: Store) -> None:
     await store.runs.page(SPACE, limit=200)
     for limit in (0, -1, 201, 2**70):
-        async with refused(store, Invalid):
+        async with expect_refusal(store, Invalid):
             await store.runs.page(SPACE, limit=limit)
 
 
-async def test_a_cursor_that_is_no_run_of_the_space_is_refused(store: Store) -> None:
+async def test_a_cursor_that_is_not_a_run_of_the_space_is_refused(store: Store) -> None:
     foreign = (await store.runs.create(OTHER, NewRun(thread=NewThread()))).run
     for cursor in (foreign.id, "missing", "", "1", "\x00", "\ud800"):
-        async with refused(store, NotFound, Invalid):
+        async with expect_refusal(store, NotFound, Invalid):
             await store.runs.page(SPACE, cursor=cursor)
 
 

@@ -16,7 +16,7 @@ from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
 from tests.builders import claim, new_thread, user
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.scenes import ASKING, asked, asking, commit, running, status
+from tests.conformance.run_builders import WAITING_FOR_PERSON, commit, new_interrupt, running, status, waiting_run
 from tests.conformance.tables import rows_of
 
 ONE, TWO = InterruptId("one"), InterruptId("two")
@@ -28,11 +28,13 @@ async def asking_twice(store: Store) -> Run:
     """Make a run that asks two things, and has ended its segment."""
     lease = await running(store, "begin")
     end = RunFinished(thread_id=lease.thread_id, run_id=lease.run_id)
-    await commit(store, lease, events=[end], interrupts=[asked("one"), asked("two")], move=ASKING)
+    await commit(
+        store, lease, events=[end], interrupts=[new_interrupt("one"), new_interrupt("two")], move=WAITING_FOR_PERSON
+    )
     return await store.runs.get(SPACE, lease.run_id)
 
 
-async def test_all_answers_are_taken_at_once_and_name_the_segment(store: Store) -> None:
+async def test_all_responses_are_accepted_together_and_name_the_segment(store: Store) -> None:
     run = await asking_twice(store)
     last = await store.interrupts.respond_all(SPACE, run.id, {ONE: YES, TWO: YES}, segment=NEXT)
     assert last == run.last_event_seq
@@ -45,7 +47,7 @@ async def test_all_answers_are_taken_at_once_and_name_the_segment(store: Store) 
     ]
 
 
-async def test_what_is_said_beside_the_answers_reaches_the_run_with_them_or_not_at_all(store: Store) -> None:
+async def test_messages_with_the_responses_are_added_with_them_or_not_at_all(store: Store) -> None:
     run = await asking_twice(store)
     said = [replace(user("and more"), created_by="kim")]
     with pytest.raises(NotFound):
@@ -57,7 +59,7 @@ async def test_what_is_said_beside_the_answers_reaches_the_run_with_them_or_not_
 
 
 async def test_the_name_of_a_segment_is_another_id_of_its_run(store: Store) -> None:
-    run = await asking(store)
+    run = await waiting_run(store)
     await store.interrupts.respond_all(SPACE, run.id, {InterruptId("question"): YES}, segment=NEXT)
     assert (await store.runs.get(SPACE, NEXT)).id == run.id
     assert [head.run_id for head in await store.events.heads([(SPACE, NEXT)])] == [run.id]
@@ -66,13 +68,13 @@ async def test_the_name_of_a_segment_is_another_id_of_its_run(store: Store) -> N
 
 
 async def test_a_segment_need_not_be_named(store: Store) -> None:
-    run = await asking(store)
+    run = await waiting_run(store)
     await store.interrupts.respond_all(SPACE, run.id, {InterruptId("question"): YES})
     (item,) = await store.journal.inbox(await claim(store))
     assert item.data == {"interrupt_id": "question", "response": "yes"}
 
 
-async def test_the_number_that_is_returned_is_of_the_last_end_also_while_the_run_is_at_work(store: Store) -> None:
+async def test_the_returned_number_is_that_of_the_last_segment_end_even_while_the_run_is_running(store: Store) -> None:
     run = await asking_twice(store)
     await store.interrupts.respond(SPACE, ONE, YES)
     lease = await claim(store)
@@ -90,14 +92,14 @@ async def test_the_number_that_is_returned_is_of_the_last_end_also_while_the_run
         ({ONE: YES}, RunId("used"), IdTaken),
     ],
 )
-async def test_of_answers_that_are_refused_none_is_taken(
+async def test_if_one_response_is_refused_none_is_accepted(
     store: Store,
     where: str | Path,
     answers: dict[InterruptId, InterruptResponse],
     segment: RunId,
     error: type[Exception],
 ) -> None:
-    await asking(store, "elsewhere")
+    await waiting_run(store, "elsewhere")
     run = await asking_twice(store)
     await store.runs.create(SPACE, NewRun(thread=NewThread(), id=RunId("used")))
     before = await rows_of(where)
@@ -106,7 +108,7 @@ async def test_of_answers_that_are_refused_none_is_taken(
     assert await rows_of(where) == before
 
 
-async def test_an_answer_that_was_given_is_not_taken_again(store: Store) -> None:
+async def test_an_answered_interrupt_cannot_be_answered_again(store: Store) -> None:
     run = await asking_twice(store)
     await store.interrupts.respond(SPACE, ONE, YES)
     with pytest.raises(AlreadyAnswered):
@@ -114,7 +116,7 @@ async def test_an_answer_that_was_given_is_not_taken_again(store: Store) -> None
     assert (await store.interrupts.get(SPACE, TWO)).status is InterruptStatus.OPEN
 
 
-async def test_the_messages_of_one_id_are_found_on_every_branch_the_newest_first(store: Store) -> None:
+async def test_the_messages_of_one_id_are_found_on_every_branch_newest_first(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     for text in ("first", "second", "third"):
         await store.runs.create(SPACE, NewRun(thread=thread, base=None, messages=[user(text, id="m")]))

@@ -14,7 +14,7 @@ from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
 from tests.builders import FIRST, MINUTE, finished_run, new_thread, user
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.conversations import claimed, everything, live, make, refused
+from tests.conformance.conversations import active_run, claim_run, create_run, expect_refusal, read_everything
 
 MISSING = SpaceId("missing")
 
@@ -26,11 +26,11 @@ async def test_a_space_is_made_under_a_chosen_id(store: Store) -> None:
 
 
 async def test_a_space_id_already_used_is_refused(store: Store) -> None:
-    async with refused(store, IdTaken):
+    async with expect_refusal(store, IdTaken):
         await store.spaces.create(SPACE, name="Another")
 
 
-async def test_of_many_that_make_the_same_space_at_once_one_does(store: Store) -> None:
+async def test_of_many_concurrent_creates_of_one_space_one_succeeds(store: Store) -> None:
     made = await asyncio.gather(
         *(store.spaces.create(SpaceId("raced"), name=str(number)) for number in range(20)), return_exceptions=True
     )
@@ -45,11 +45,11 @@ async def test_a_missing_space_is_not_found(store: Store) -> None:
         store.spaces.update(MISSING, SpacePatch(name="x")),
         store.spaces.delete(MISSING),
     ):
-        async with refused(store, NotFound):
+        async with expect_refusal(store, NotFound):
             await call
 
 
-async def test_spaces_are_listed_the_oldest_first(store: Store) -> None:
+async def test_spaces_are_listed_oldest_first(store: Store) -> None:
     await store.spaces.create(SpaceId("a-later-one"), name="Later")
     assert [space.id for space in (await store.spaces.page()).items] == [SPACE, OTHER, "a-later-one"]
 
@@ -66,7 +66,7 @@ async def test_pages_of_spaces_show_each_once_while_others_are_added(store: Stor
     assert cursor is None
 
 
-async def test_an_update_changes_what_it_names_and_nothing_else(store: Store) -> None:
+async def test_an_update_changes_only_the_fields_it_sets(store: Store) -> None:
     made = await store.spaces.create(SpaceId("third"), name="Third", metadata={"a": 1})
     renamed = await store.spaces.update(made.id, SpacePatch(name="Renamed"))
     assert renamed == Space(id=made.id, name="Renamed", metadata={"a": 1}, created_at=made.created_at)
@@ -76,7 +76,7 @@ async def test_an_update_changes_what_it_names_and_nothing_else(store: Store) ->
     assert (await store.spaces.get(SPACE)).name == "Acme"
 
 
-async def test_updates_of_a_space_at_once_do_not_undo_each_other(store: Store) -> None:
+async def test_concurrent_updates_of_a_space_do_not_undo_each_other(store: Store) -> None:
     for number in range(10):
         await asyncio.gather(
             store.spaces.update(SPACE, SpacePatch(name=f"name {number}")),
@@ -87,12 +87,12 @@ async def test_updates_of_a_space_at_once_do_not_undo_each_other(store: Store) -
 
 
 async def test_deleting_a_space_removes_everything_in_it_and_nothing_else(store: Store) -> None:
-    before = await everything(store)
+    before = await read_everything(store)
     doomed = (await store.spaces.create(SpaceId("doomed"), name="Doomed")).id
     thread = await new_thread(store, doomed)
     done = await finished_run(store, doomed, thread, "hello")
     await store.spaces.delete(doomed)
-    assert await everything(store) == before
+    assert await read_everything(store) == before
     for call in (store.spaces.get(doomed), store.threads.get(doomed, thread), store.runs.get(doomed, done.id)):
         with pytest.raises(NotFound):
             await call
@@ -111,23 +111,23 @@ async def test_a_space_made_again_under_the_id_of_a_deleted_one_is_empty(store: 
 
 
 @pytest.mark.parametrize("state", [RunStatus.PENDING, RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING])
-async def test_a_space_with_a_live_run_is_not_deleted(store: Store, state: RunStatus) -> None:
-    await live(store, state)
-    async with refused(store, RunActive):
+async def test_a_space_with_an_active_run_is_not_deleted(store: Store, state: RunStatus) -> None:
+    await active_run(store, state)
+    async with expect_refusal(store, RunActive):
         await store.spaces.delete(SPACE)
 
 
 async def test_a_space_whose_ended_run_still_has_a_worker_is_not_deleted(store: Store) -> None:
-    lease = await claimed(store, await make(store, await new_thread(store, SPACE), "hello"))
+    lease = await claim_run(store, await create_run(store, await new_thread(store, SPACE), "hello"))
     await store.runs.end(SPACE, lease.run_id)
-    async with refused(store, RunActive) as info:
+    async with expect_refusal(store, RunActive) as info:
         await store.spaces.delete(SPACE)
     assert str(info.value).endswith("is cancelled: its worker is still stopping: try again in a moment")
     await store.leases.release(lease)
     await store.spaces.delete(SPACE)
 
 
-async def test_a_run_that_comes_while_its_space_is_deleted_keeps_the_space_or_is_refused(store: Store) -> None:
+async def test_a_run_created_while_its_space_is_deleted_keeps_the_space_or_is_refused(store: Store) -> None:
     for number in range(10):
         space = (await store.spaces.create(SpaceId(f"raced-{number}"), name="Raced")).id
         thread = await new_thread(store, space)
@@ -146,35 +146,35 @@ async def test_a_run_that_comes_while_its_space_is_deleted_keeps_the_space_or_is
 async def test_a_page_of_spaces_has_1_to_200(store: Store) -> None:
     await store.spaces.page(limit=200)
     for limit in (0, -1, 201, 2**70):
-        async with refused(store, Invalid):
+        async with expect_refusal(store, Invalid):
             await store.spaces.page(limit=limit)
 
 
-async def test_a_cursor_that_is_none_of_ours_is_refused_by_spaces(store: Store) -> None:
+async def test_an_invalid_cursor_is_refused_by_spaces(store: Store) -> None:
     for cursor in ("", "x", "1.2", "-1", "1" * 19, "\x00", "\ud800", "٣", "1 ", SPACE):
-        async with refused(store, Invalid):
+        async with expect_refusal(store, Invalid):
             await store.spaces.page(cursor=cursor)
 
 
-async def test_what_can_never_be_a_space_is_refused(store: Store) -> None:
+async def test_an_invalid_space_is_refused(store: Store) -> None:
     for id in ("", "a b", "a/b", "ä", "a\n", "\x00", "\ud800", "x" * 129):
-        async with refused(store, Invalid):
+        async with expect_refusal(store, Invalid):
             await store.spaces.create(SpaceId(id), name="x")
     for name, error in [("\x00", Invalid), ("\ud800", Invalid), ("x" * 201, TooLarge)]:
-        async with refused(store, error):
+        async with expect_refusal(store, error):
             await store.spaces.create(MISSING, name=name)
-        async with refused(store, error):
+        async with expect_refusal(store, error):
             await store.spaces.update(SPACE, SpacePatch(name=name))
-    async with refused(store, Invalid):
+    async with expect_refusal(store, Invalid):
         await store.spaces.update(SPACE, SpacePatch())
 
 
-async def test_metadata_of_a_space_that_is_no_json_is_refused(store: Store) -> None:
+async def test_space_metadata_that_is_not_json_is_refused(store: Store) -> None:
     deep: list[object] = []
     for _ in repeat(None, 5000):
         deep = [deep]
     for value in (object(), "\ud800", {"\ud800": 1}, deep):
-        async with refused(store, Invalid):
+        async with expect_refusal(store, Invalid):
             await store.spaces.create(MISSING, name="x", metadata={"value": value})
-        async with refused(store, Invalid):
+        async with expect_refusal(store, Invalid):
             await store.spaces.update(SPACE, SpacePatch(metadata={"value": value}))

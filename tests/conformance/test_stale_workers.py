@@ -22,19 +22,19 @@ from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.builders import FIRST, MINUTE, SECOND, assistant, claim, spoken
+from tests.builders import FIRST, MINUTE, SECOND, assistant, claim, text_events
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import (
-    ASKING,
+from tests.conformance.run_builders import (
     COMPLETED,
     FAILED,
     QUEUED,
     WAITING,
-    asked,
+    WAITING_FOR_PERSON,
     commit,
+    context_snapshot,
     model_step,
+    new_interrupt,
     running,
-    told,
 )
 from tests.conformance.tables import rows_of
 
@@ -43,7 +43,7 @@ LATE = Instant("2030-01-01T00:00:00.000Z")
 WRITES: Final[dict[str, dict[str, Any]]] = {
     "nothing": {},
     "a message": {"messages": [assistant("late")]},
-    "an event": {"events": spoken("late")},
+    "an event": {"events": text_events("late")},
     "a value": {"values": {"state": {"late": True}}},
     "a step": {"steps": [model_step(7)]},
     "a settled step": {"steps": [model_step(1, StepState.FAILED)]},
@@ -53,13 +53,13 @@ WRITES: Final[dict[str, dict[str, Any]]] = {
     "an artifact": {"artifacts": [NewArtifact(type=ArtifactType.DOC, title="late", content="late")]},
     "a timer": {"timers": [NewTimer(kind="late", due_at=LATE)]},
     "a stopped timer": {"cancelled_timers": [TimerId("alarm")]},
-    "an interrupt": {"interrupts": [asked("late")], "move": ASKING, "consumed": [1]},
+    "an interrupt": {"interrupts": [new_interrupt("late")], "move": WAITING_FOR_PERSON, "consumed": [1]},
     "the queue": {"move": QUEUED},
     "a delay": {"move": Move(to=RunStatus.QUEUED, wait_until=LATE)},
     "a wait": {"move": WAITING, "consumed": [1]},
     "a wait for a run": {"move": replace(WAITING, waits_on=[RunId("other")]), "consumed": [1]},
     "a withdrawn question": {"withdrawn": [InterruptId("asked")]},
-    "a context": {"contexts": [told(7, "late")]},
+    "a context": {"contexts": [context_snapshot(7, "late")]},
     "a child": {"children": [NewRun(thread=NewThread(), limits=Limits(token_budget=5))]},
     "an end": {"move": COMPLETED, "consumed": [1]},
     "a failure": {"move": FAILED, "consumed": [1]},
@@ -147,7 +147,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("lose", WAYS, ids=lambda way: way.__name__)
-async def test_a_lease_that_is_no_longer_the_runs_writes_nothing(
+async def test_a_lost_lease_writes_nothing(
     store: Store,
     clock: HeldClock,
     where: str | Path,
@@ -170,7 +170,7 @@ async def test_a_lease_that_is_no_longer_the_runs_writes_nothing(
     assert await rows_of(where) == before
 
 
-async def test_every_write_that_a_lost_lease_is_refused_is_one_that_a_lease_can_make(store: Store) -> None:
+async def test_every_write_refused_for_a_lost_lease_is_accepted_for_a_held_one(store: Store) -> None:
     await another_waits(store)
     for number, parts in enumerate(WRITES.values()):
         lease = await begun(store, f"alarm-{number}")
@@ -179,12 +179,13 @@ async def test_every_write_that_a_lost_lease_is_refused_is_one_that_a_lease_can_
             await store.runs.end(SPACE, lease.run_id)
 
 
-async def test_a_stale_commit_leaves_those_alone_that_it_is_written_with(store: Store, clock: HeldClock) -> None:
+async def test_a_stale_commit_does_not_affect_others_in_its_batch(store: Store, clock: HeldClock) -> None:
     stale = await running(store)
     await expired(store, clock, stale)
     held = [await running(store) for _ in range(3)]
     outcomes = await asyncio.gather(
-        *(commit(store, lease, events=spoken("hi")) for lease in [held[0], stale, *held[1:]]), return_exceptions=True
+        *(commit(store, lease, events=text_events("hi")) for lease in [held[0], stale, *held[1:]]),
+        return_exceptions=True,
     )
     assert [type(outcome) for outcome in outcomes] == [Committed, LeaseLost, Committed, Committed]
     assert [len(await store.events.after(SPACE, lease.run_id)) for lease in [stale, *held]] == [1, 4, 4, 4]

@@ -13,7 +13,7 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, assistant, call, claim, result, user
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.scenes import QUEUED, at, commit, model_step, running, tool_step
+from tests.conformance.run_builders import QUEUED, commit, model_step, running, seconds_from_now, tool_step
 from tests.conformance.tables import rows_of
 
 SETTLED = [StepState.DONE, StepState.FAILED, StepState.UNKNOWN]
@@ -23,14 +23,14 @@ async def steps(store: Store, run: RunId) -> list[tuple[int, StepState]]:
     return [(step.number, step.state) for step in await store.steps.of_run(SPACE, run)]
 
 
-async def test_steps_come_by_number(store: Store) -> None:
+async def test_steps_are_ordered_by_number(store: Store) -> None:
     lease = await running(store)
     await commit(store, lease, steps=[model_step(3), model_step(1)])
     await commit(store, lease, steps=[model_step(2)])
     assert [number for number, _ in await steps(store, lease.run_id)] == [1, 2, 3]
 
 
-async def test_the_steps_of_a_run_that_is_not_there_are_not_found(store: Store) -> None:
+async def test_the_steps_of_a_missing_run_are_not_found(store: Store) -> None:
     lease = await running(store)
     with pytest.raises(NotFound):
         await store.steps.of_run(SPACE, RunId("nobody"))
@@ -38,29 +38,29 @@ async def test_the_steps_of_a_run_that_is_not_there_are_not_found(store: Store) 
         await store.steps.of_run(OTHER, lease.run_id)
 
 
-async def test_a_step_is_kept_as_it_was_given(store: Store, clock: HeldClock) -> None:
+async def test_a_step_is_read_back_unchanged(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
     began = tool_step(1, "c1", attempt=2, effectful=True, request_digest="d1")
     await commit(store, lease, messages=[assistant("", call("c1"))], steps=[began])
     (kept,) = await store.steps.of_run(SPACE, lease.run_id)
-    started = at(clock, 0)
+    started = seconds_from_now(clock, 0)
     assert kept == replace(began, started_at=started)
     clock.tick(MINUTE)
     usage = Usage(input_tokens=5, output_tokens=1, cost_usd=None)
     ended = tool_step(1, "c1", StepState.DONE, attempt=3, effectful=True, request_digest="d1", usage=usage)
     await commit(store, lease, messages=[result("c1")], steps=[ended])
     (kept,) = await store.steps.of_run(SPACE, lease.run_id)
-    assert kept == replace(ended, started_at=started, settled_at=at(clock, 0))
+    assert kept == replace(ended, started_at=started, settled_at=seconds_from_now(clock, 0))
 
 
-async def test_a_step_may_begin_and_settle_in_one_commit(store: Store, clock: HeldClock) -> None:
+async def test_a_step_may_start_and_settle_in_one_commit(store: Store, clock: HeldClock) -> None:
     lease = await running(store)
     await commit(store, lease, messages=[assistant("hi")], steps=[model_step(1, StepState.DONE)])
     (kept,) = await store.steps.of_run(SPACE, lease.run_id)
-    assert (kept.started_at, kept.settled_at) == (at(clock, 0), at(clock, 0))
+    assert (kept.started_at, kept.settled_at) == (seconds_from_now(clock, 0), seconds_from_now(clock, 0))
 
 
-async def test_a_step_that_was_cut_off_may_begin_again(store: Store) -> None:
+async def test_an_interrupted_step_may_start_again(store: Store) -> None:
     lease = await running(store)
     await commit(store, lease, steps=[model_step(1)], move=QUEUED)
     again = await claim(store)
@@ -80,7 +80,7 @@ async def test_a_step_settles_once(store: Store, where: str | Path, settled: Ste
     assert await rows_of(where) == before
 
 
-async def test_a_model_step_is_done_only_with_what_the_model_said(store: Store) -> None:
+async def test_a_model_step_is_done_only_with_its_message(store: Store) -> None:
     lease = await running(store)
     done = model_step(1, StepState.DONE)
     for messages in ([], [user("not the model")], [result("c1")]):
@@ -108,14 +108,14 @@ async def test_a_step_that_is_not_done_needs_no_message(store: Store, state: Ste
     assert await steps(store, lease.run_id) == [(1, state)]
 
 
-async def test_one_commit_names_a_step_once(store: Store) -> None:
+async def test_a_step_may_appear_once_per_commit(store: Store) -> None:
     lease = await running(store)
     with pytest.raises(Invalid):
         await commit(store, lease, steps=[model_step(1), model_step(1, StepState.FAILED)])
     assert await steps(store, lease.run_id) == []
 
 
-async def test_runs_number_their_steps_alone(store: Store) -> None:
+async def test_steps_are_numbered_per_run(store: Store) -> None:
     first, second = await running(store), await running(store)
     await commit(store, first, steps=[model_step(1, StepState.FAILED)])
     await commit(store, second, steps=[model_step(1)])

@@ -25,9 +25,20 @@ from holdfast.ports.log import LogAppend
 from holdfast.store.store import Store
 from holdfast.store.transaction import MAX_INLINE_EVENT_CHARS
 from holdfast.testing.clock import HeldClock
-from tests.builders import FIRST, MINUTE, claim, finish, new_run, new_thread, spoken
+from tests.builders import FIRST, MINUTE, claim, finish, new_run, new_thread, text_events
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import ASKING, COMPLETED, QUEUED, WAITING, asked, at, child_of, commit, queued, running
+from tests.conformance.run_builders import (
+    COMPLETED,
+    QUEUED,
+    WAITING,
+    WAITING_FOR_PERSON,
+    child_of,
+    commit,
+    new_interrupt,
+    queued,
+    running,
+    seconds_from_now,
+)
 from tests.hints import hints_of
 
 PATIENCE: Final = 30.0
@@ -75,7 +86,7 @@ def hint(*runs: RunId, ended: Sequence[RunId] = (), **what: bool) -> WakeHint:
     return replace(told, **what)
 
 
-async def test_a_new_run_is_told_with_the_queue_if_it_may_be_claimed(watched: Watched) -> None:
+async def test_a_new_run_sends_a_queue_hint_if_it_is_claimable(watched: Watched) -> None:
     store = watched.store
     thread = await new_thread(store, SPACE)
     first = await new_run(store, SPACE, thread, "one")
@@ -84,14 +95,14 @@ async def test_a_new_run_is_told_with_the_queue_if_it_may_be_claimed(watched: Wa
     assert await watched.said() == hint(pending.id)
 
 
-async def test_a_claim_and_each_commit_tell_of_their_run(watched: Watched) -> None:
+async def test_a_claim_and_each_commit_send_a_hint_for_their_run(watched: Watched) -> None:
     lease = await running(watched.store, "hi")
     await watched.said()
-    await watched.store.journal.commit(Commit(lease=lease, events=spoken("hello")))
+    await watched.store.journal.commit(Commit(lease=lease, events=text_events("hello")))
     assert await watched.said() == hint(lease.run_id)
 
 
-async def test_an_end_is_news_and_lets_the_next_run_into_the_queue(watched: Watched) -> None:
+async def test_an_end_sends_hints_for_the_notification_and_the_next_run(watched: Watched) -> None:
     store = watched.store
     thread = await new_thread(store, SPACE)
     first = await new_run(store, SPACE, thread, "one")
@@ -102,19 +113,19 @@ async def test_an_end_is_news_and_lets_the_next_run_into_the_queue(watched: Watc
     assert await watched.said() == hint(first.id, queue=True, news=True)
 
 
-async def test_a_wait_for_a_person_is_news_and_another_wait_is_not(watched: Watched) -> None:
+async def test_only_a_wait_for_a_person_sends_a_notification_hint(watched: Watched) -> None:
     asking, waiting = await running(watched.store, "a"), await running(watched.store, "b")
     await watched.said()
-    await commit(watched.store, asking, interrupts=[asked("q")], move=ASKING)
+    await commit(watched.store, asking, interrupts=[new_interrupt("q")], move=WAITING_FOR_PERSON)
     assert await watched.said() == hint(asking.run_id, news=True)
     await commit(watched.store, waiting, move=WAITING)
     assert await watched.said() == hint(waiting.run_id)
 
 
-async def test_what_comes_from_outside_tells_of_the_run_and_the_queue(watched: Watched) -> None:
+async def test_an_inbox_item_sends_hints_for_the_run_and_the_queue(watched: Watched) -> None:
     store = watched.store
     asking, waiting = await running(store, "a"), await running(store, "b")
-    await commit(store, asking, interrupts=[question := asked("q")], move=ASKING)
+    await commit(store, asking, interrupts=[question := new_interrupt("q")], move=WAITING_FOR_PERSON)
     await commit(store, waiting, move=WAITING)
     await watched.said()
     await store.inbox.put(SPACE, waiting.run_id, kind=InboxKind.MESSAGE, data="hi")
@@ -135,7 +146,7 @@ async def test_a_child_that_ends_wakes_its_parent(watched: Watched) -> None:
     assert said | hint(child.id, queue=True, news=True) == said
 
 
-async def test_a_run_that_goes_back_tells_of_the_queue(watched: Watched, clock: HeldClock) -> None:
+async def test_a_requeued_run_sends_a_queue_hint(watched: Watched, clock: HeldClock) -> None:
     store = watched.store
     released, requeued, expired = [await running(store, name) for name in "abc"]
     await watched.said()
@@ -148,7 +159,7 @@ async def test_a_run_that_goes_back_tells_of_the_queue(watched: Watched, clock: 
     assert (await watched.said()).delayed
 
 
-async def test_an_end_from_outside_tells_of_every_run_that_it_ended(watched: Watched) -> None:
+async def test_an_end_from_outside_sends_a_hint_forevery_ended_run(watched: Watched) -> None:
     parent = await queued(watched.store, "a")
     child = await child_of(watched.store, parent.id, "b")
     await watched.said()
@@ -156,34 +167,34 @@ async def test_an_end_from_outside_tells_of_every_run_that_it_ended(watched: Wat
     assert await watched.said() == hint(parent.id, child.id, ended=[parent.id, child.id], news=True)
 
 
-async def test_whoever_ends_a_run_itself_is_not_told_that_it_was_ended(watched: Watched) -> None:
+async def test_an_end_by_the_worker_sends_no_ended_hint(watched: Watched) -> None:
     lease = await running(watched.store, "a")
     await watched.said()
     await commit(watched.store, lease, move=COMPLETED)
     assert await watched.said() == hint(lease.run_id, news=True)
 
 
-async def test_every_timer_that_is_set_is_told(watched: Watched, clock: HeldClock) -> None:
+async def test_every_new_timer_sends_a_hint(watched: Watched, clock: HeldClock) -> None:
     store = watched.store
-    timer = await store.timers.set(SPACE, NewTimer(kind="nap", due_at=at(clock, 0)))
+    timer = await store.timers.set(SPACE, NewTimer(kind="nap", due_at=seconds_from_now(clock, 0)))
     assert await watched.said() == hint(timers=True)
     (due,) = await store.timers.claim_due(FIRST, lease=MINUTE)
-    await store.timers.settle(due, next_due=at(clock, 60))
+    await store.timers.settle(due, next_due=seconds_from_now(clock, 60))
     assert await watched.said() == hint(timers=True)
     await store.timers.cancel(SPACE, timer.id)
     lease = await running(store, "a")
     await watched.said()
-    await commit(store, lease, timers=[NewTimer(kind="nap", due_at=at(clock, 9))])
+    await commit(store, lease, timers=[NewTimer(kind="nap", due_at=seconds_from_now(clock, 9))])
     assert await watched.said() == hint(lease.run_id, timers=True)
 
 
-async def test_the_deadline_of_a_run_is_told_when_it_is_set_and_when_it_goes_on(watched: Watched) -> None:
+async def test_a_deadline_sends_a_hint_when_set_and_when_resumed(watched: Watched) -> None:
     store = watched.store
     run = await queued(store, "a", limits=Limits(max_duration_seconds=60))
     await watched.said()
     lease = await claim(store)
     assert await watched.said() == hint(run.id, timers=True)
-    await commit(store, lease, interrupts=[asked("q")], move=ASKING)
+    await commit(store, lease, interrupts=[new_interrupt("q")], move=WAITING_FOR_PERSON)
     assert await watched.said() == hint(run.id, news=True)
     await store.inbox.put(SPACE, run.id, kind=InboxKind.MESSAGE, data="hi")
     assert await watched.said() == hint(run.id, queue=True, timers=True)
@@ -191,7 +202,7 @@ async def test_the_deadline_of_a_run_is_told_when_it_is_set_and_when_it_goes_on(
     assert await watched.said() == hint(run.id)
 
 
-async def test_a_child_that_a_commit_makes_is_told_with_the_queue(watched: Watched) -> None:
+async def test_a_child_of_a_commit_sends_a_queue_hint(watched: Watched) -> None:
     lease = await running(watched.store, "a")
     await watched.said()
     child = NewRun(thread=NewThread(), id=RunId("child"), parent_run_id=lease.run_id)
@@ -199,30 +210,35 @@ async def test_a_child_that_a_commit_makes_is_told_with_the_queue(watched: Watch
     assert await watched.said() == hint(lease.run_id, RunId("child"), queue=True)
 
 
-async def test_a_question_that_ran_out_tells_of_its_run_and_the_queue(watched: Watched, clock: HeldClock) -> None:
+async def test_an_expired_interrupt_sends_hints_for_its_run_and_the_queue(watched: Watched, clock: HeldClock) -> None:
     lease = await running(watched.store, "a")
-    await commit(watched.store, lease, interrupts=[asked("q", expires_at=at(clock, 1))], move=ASKING)
+    await commit(
+        watched.store,
+        lease,
+        interrupts=[new_interrupt("q", expires_at=seconds_from_now(clock, 1))],
+        move=WAITING_FOR_PERSON,
+    )
     await watched.said()
     clock.tick(MINUTE)
     await watched.store.interrupts.expire()
     assert await watched.said() == hint(lease.run_id, queue=True)
 
 
-async def test_numbered_news_are_told(watched: Watched) -> None:
+async def test_numbered_notifications_send_a_hint(watched: Watched) -> None:
     await finish(watched.store, await running(watched.store, "a"))
     await watched.said()
     await watched.store.notifications.dispatch()
     assert await watched.said() == hint(news=True)
 
 
-async def test_what_was_refused_is_not_told(watched: Watched, clock: HeldClock) -> None:
+async def test_a_refused_operation_sends_no_hint(watched: Watched, clock: HeldClock) -> None:
     store = watched.store
     lease = await running(store, "a")
     clock.tick(2 * MINUTE)
     await store.leases.expire()
     await watched.said()
     with pytest.raises(LeaseLost):
-        await store.journal.commit(Commit(lease=lease, events=spoken("late")))
+        await store.journal.commit(Commit(lease=lease, events=text_events("late")))
     with pytest.raises(NotFound):
         await store.runs.create(SPACE, NewRun(thread=ThreadId("thr_missing")))
     assert await store.leases.claim(FIRST, lease=timedelta(seconds=1)) == []
@@ -230,7 +246,7 @@ async def test_what_was_refused_is_not_told(watched: Watched, clock: HeldClock) 
     assert await watched.said() == hint(made.id, queue=True)
 
 
-async def test_whoever_hears_a_hint_can_read_what_it_tells_of(
+async def test_a_hint_is_sent_only_after_its_change_is_visible(
     where: str | Path, watched: Watched, clock: HeldClock
 ) -> None:
     """On PostgreSQL the reader is another process, with a bus and a store of its own."""
@@ -251,11 +267,11 @@ async def test_whoever_hears_a_hint_can_read_what_it_tells_of(
 
             reader_task = tasks.create_task(read())
             for number in range(10):
-                await store.journal.commit(Commit(lease=lease, events=spoken("x", id=f"m{number}")))
+                await store.journal.commit(Commit(lease=lease, events=text_events("x", id=f"m{number}")))
     assert reader_task.result() == list(range(1, 32))
 
 
-async def test_what_a_log_grew_by_is_told_as_it_is_kept(watched: Watched) -> None:
+async def test_a_hint_carries_the_appended_events_exactly_as_stored(watched: Watched) -> None:
     """By its beginning, a commit, and an end from outside."""
     store = watched.store
     run = await queued(store, "a")
@@ -263,7 +279,7 @@ async def test_what_a_log_grew_by_is_told_as_it_is_kept(watched: Watched) -> Non
     lease = await claim(store)
     (claimed,) = await watched.grown()
     assert claimed.head.status is RunStatus.RUNNING and not claimed.events
-    await store.journal.commit(Commit(lease=lease, events=spoken("Grüße")))
+    await store.journal.commit(Commit(lease=lease, events=text_events("Grüße")))
     told += await watched.grown()
     await store.runs.end(SPACE, run.id)
     told += await watched.grown()
@@ -271,10 +287,10 @@ async def test_what_a_log_grew_by_is_told_as_it_is_kept(watched: Watched) -> Non
     assert [told[-1].head] == await store.events.heads([(SPACE, run.id)])
 
 
-async def test_what_is_too_large_is_not_told_but_how_far_the_log_is_is(watched: Watched) -> None:
+async def test_a_hint_carries_only_the_head_of_a_large_append(watched: Watched) -> None:
     lease = await running(watched.store, "a")
     await watched.said()
-    await watched.store.journal.commit(Commit(lease=lease, events=spoken("x" * MAX_INLINE_EVENT_CHARS)))
+    await watched.store.journal.commit(Commit(lease=lease, events=text_events("x" * MAX_INLINE_EVENT_CHARS)))
     (growth,) = await watched.grown()
     assert not growth.events
     assert [growth.head] == await watched.store.events.heads([(SPACE, lease.run_id)])

@@ -15,7 +15,7 @@ from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
 from tests.builders import FIRST, MINUTE
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import COMPLETED, commit, get, queued, status
+from tests.conformance.run_builders import COMPLETED, commit, get, queued, status
 from tests.conformance.tables import rows_of
 
 
@@ -32,7 +32,7 @@ async def told(store: Store, lease: Lease) -> list[InboxItem]:
 
 
 @pytest.mark.parametrize("how", ["completed", "cancelled"])
-async def test_the_end_of_a_target_is_told_once(store: Store, where: str | Path, how: str) -> None:
+async def test_the_end_of_a_target_is_notified_once(store: Store, where: str | Path, how: str) -> None:
     one, other = await two(store)
     for _ in range(2):
         assert (await store.subscriptions.add(SPACE, one.run_id, target=other.run_id)).status is RunStatus.RUNNING
@@ -47,7 +47,7 @@ async def test_the_end_of_a_target_is_told_once(store: Store, where: str | Path,
     assert (await rows_of(where))["subscriptions"] == []
 
 
-async def test_each_step_that_waits_is_told_under_its_own_key(store: Store) -> None:
+async def test_each_waiting_step_is_notified_under_its_own_key(store: Store) -> None:
     one, other = await two(store)
     for key in ("a", "b", "a"):
         await store.subscriptions.add(SPACE, one.run_id, target=other.run_id, waits=key)
@@ -55,7 +55,7 @@ async def test_each_step_that_waits_is_told_under_its_own_key(store: Store) -> N
     assert [item.data["key"] for item in await told(store, one) if isinstance(item.data, dict)] == ["a", "b"]
 
 
-async def test_of_a_target_that_has_ended_nothing_is_told(store: Store, where: str | Path) -> None:
+async def test_a_target_that_has_ended_sends_no_notification(store: Store, where: str | Path) -> None:
     one, other = await two(store)
     await commit(store, other, move=Move(to=RunStatus.COMPLETED, output="done"))
     found = await store.subscriptions.add(SPACE, one.run_id, target=other.run_id, waits="a")
@@ -63,7 +63,7 @@ async def test_of_a_target_that_has_ended_nothing_is_told(store: Store, where: s
     assert (await told(store, one), (await rows_of(where))["subscriptions"]) == ([], [])
 
 
-async def test_it_wakes_a_run_that_waits(store: Store) -> None:
+async def test_a_notification_wakes_a_waiting_run(store: Store) -> None:
     one, other = await two(store)
     await store.subscriptions.add(SPACE, one.run_id, target=other.run_id, waits="a")
     await commit(store, one, move=Move(to=RunStatus.WAITING, reason=WaitsFor.TASK, waits_on=[other.run_id]))
@@ -71,7 +71,7 @@ async def test_it_wakes_a_run_that_waits(store: Store) -> None:
     assert await status(store, one.run_id) is RunStatus.QUEUED
 
 
-async def test_a_run_that_has_ended_is_told_nothing(store: Store, where: str | Path) -> None:
+async def test_an_ended_run_is_not_notified(store: Store, where: str | Path) -> None:
     one, other = await two(store)
     await store.subscriptions.add(SPACE, one.run_id, target=other.run_id)
     await commit(store, one, move=COMPLETED)
@@ -82,7 +82,7 @@ async def test_a_run_that_has_ended_is_told_nothing(store: Store, where: str | P
     assert (tables["inbox"], tables["subscriptions"]) == ([], [])
 
 
-async def test_who_waits_for_me_cannot_be_waited_for_but_told_of(store: Store) -> None:
+async def test_a_run_that_waits_for_the_subscriber_cannot_be_waited_for(store: Store) -> None:
     one, other = await two(store)
     await commit(store, one, move=Move(to=RunStatus.WAITING, reason=WaitsFor.TASK, waits_on=[other.run_id]))
     with pytest.raises(WouldDeadlock):
@@ -91,13 +91,13 @@ async def test_who_waits_for_me_cannot_be_waited_for_but_told_of(store: Store) -
 
 
 @pytest.mark.parametrize(("run", "target"), [("nobody", None), (None, "nobody")])
-async def test_those_that_are_not_there_are_not_found(store: Store, run: str | None, target: str | None) -> None:
+async def test_missing_runs_are_not_found(store: Store, run: str | None, target: str | None) -> None:
     one, other = await two(store)
     with pytest.raises(NotFound, match="there is no run `nobody`"):
         await store.subscriptions.add(SPACE, RunId(run or one.run_id), target=RunId(target or other.run_id))
 
 
-async def test_an_end_that_races_with_a_subscription_is_told_or_seen(stores: list[Store]) -> None:
+async def test_an_end_that_races_with_a_subscription_is_notified_or_returned(stores: list[Store]) -> None:
     for _ in range(20):
         one, other = await two(stores[0])
         found, _ = await asyncio.gather(
@@ -108,7 +108,7 @@ async def test_an_end_that_races_with_a_subscription_is_told_or_seen(stores: lis
         await stores[0].runs.end(SPACE, one.run_id)
 
 
-async def test_subscriptions_go_with_their_runs(store: Store, where: str | Path) -> None:
+async def test_subscriptions_are_deleted_with_their_runs(store: Store, where: str | Path) -> None:
     one, other = await two(store)
     await store.subscriptions.add(SPACE, one.run_id, target=other.run_id)
     await commit(store, one, move=COMPLETED)
@@ -116,7 +116,7 @@ async def test_subscriptions_go_with_their_runs(store: Store, where: str | Path)
     assert (await rows_of(where))["subscriptions"] == []
 
 
-async def test_only_children_that_have_not_ended_are_at_work(store: Store) -> None:
+async def test_only_children_that_have_not_ended_are_active(store: Store) -> None:
     one, _ = await two(store)
     children = [
         (await store.runs.create(SPACE, NewRun(thread=NewThread(), parent_run_id=one.run_id))).run for _ in range(3)
@@ -126,7 +126,7 @@ async def test_only_children_that_have_not_ended_are_at_work(store: Store) -> No
     assert await store.runs.count_active_children(SPACE, one.run_id) == 2
 
 
-async def test_a_child_that_could_only_begin_after_its_parent_cannot_be_awaited(
+async def test_a_child_that_could_start_only_after_its_parent_cannot_be_awaited(
     store: Store, where: str | Path
 ) -> None:
     """It would stand behind a run that waits for its parent."""

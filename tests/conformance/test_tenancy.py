@@ -41,9 +41,9 @@ from holdfast.ports.runs import RunFilter
 from holdfast.store.store import Store
 from tests.builders import user
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.conversations import claimed
+from tests.conformance.conversations import claim_run
 from tests.conformance.ports import Method, methods
-from tests.conformance.scenes import ASKING, asked, told
+from tests.conformance.run_builders import WAITING_FOR_PERSON, context_snapshot, new_interrupt
 from tests.conformance.tables import rows_of
 
 LATER: Final = Instant("2030-01-01T00:00:00.000Z")
@@ -76,7 +76,7 @@ MISSING: Final = World(
     news=99,
 )
 
-# What a parameter of each type may be, where the caller has `own` things and names those of `named`.
+# Values for a parameter of each type: the caller has the ids of `own`, and passes those of `named`.
 NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
     ThreadId: lambda own, named: [named.thread],
     RunId: lambda own, named: [named.run],
@@ -99,22 +99,22 @@ NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
         RunFilter(parent_run_id=named.run),
     ],
 }
-# Parameters whose type does not say that they name something.
+# Parameters that hold an id although their type does not say so.
 NAMING_BY_PARAMETER: Final[dict[tuple[str, str], Callable[[World, World], list[Any]]]] = {
     ("runs.page", "cursor"): lambda own, named: [named.run],
-    ("messages.history", "before"): lambda own, named: [],  # any that is not on the chain is refused as invalid
+    ("messages.history", "before"): lambda own, named: [],  # a message that is not on the chain is refused as invalid
     ("notifications.mark_read", "number"): lambda own, named: [named.news],
-    ("interrupts.answer_all", "answers"): lambda own, named: [{named.interrupt: InterruptResponse(response="x")}],
-    ("interrupts.answer_all", "segment"): lambda own, named: [],  # a name to be given, not one of something
+    ("interrupts.respond_all", "responses"): lambda own, named: [{named.interrupt: InterruptResponse(response="x")}],
+    ("interrupts.respond_all", "segment"): lambda own, named: [],  # a new name, not an existing id
 }
-# What must be given for a method to find anything.
+# Required values that are not ids.
 PLAIN_BY_PARAMETER: Final[dict[tuple[str, str], Any]] = {
     ("contexts.get", "step"): 1,
-    **{("runs.made_under", name): "x" for name in ("key", "body")},
+    **{("runs.find_by_idempotency_key", name): "x" for name in ("key", "body")},
     ("tool_trust.trusted", "source"): "x",
     **{("tool_trust.trust", name): "x" for name in ("source", "tool", "digest")},
 }
-# Types that name nothing, with a value where one must be given. A claim is held by whoever the timers gave it to.
+# Types that hold no id, with a value for required parameters. A timer claim belongs to the owner that received it.
 PLAIN: Final[dict[Any, Any]] = {
     NewThread: NewThread(title="x"),
     ThreadPatch: ThreadPatch(title="x"),
@@ -129,25 +129,26 @@ PLAIN: Final[dict[Any, Any]] = {
     **dict.fromkeys([int, str, bool, Sequence[str], ThreadFilter, InterruptStatus, RunStatus, RunError, TimerClaim]),
 }
 
-# Which methods name no space, and why that is right.
+# Methods without a space parameter, and why that is right.
 WITHOUT_SPACE: Final = {
     "spaces.page": "the operator's",
     "api_keys.create": "names its spaces: tested below",
     **dict.fromkeys(["api_keys.find", "api_keys.any", "api_keys.all", "api_keys.revoke"], "a key names its spaces"),
-    **dict.fromkeys(["events.heads", "runs.named"], "name a space with each run: tested below"),
+    **dict.fromkeys(["events.heads", "runs.get_many"], "name a space with each run: tested below"),
     **dict.fromkeys(
-        ["leases.claim", "leases.renew", "leases.release", "leases.expire", "leases.queue"], "workers serve all spaces"
+        ["leases.claim", "leases.renew", "leases.release", "leases.expire", "leases.queue_state"],
+        "workers serve all spaces",
     ),
     **dict.fromkeys(
         ["journal.open", "journal.history", "journal.commit", "journal.inbox", "journal.next_task_id"],
         "a lease names its run: tested below",
     ),
     **dict.fromkeys(
-        ["timers.due", "timers.settle", "timers.next_due", "interrupts.expire", "interrupts.next_expiry"],
-        "one clockwork serves all spaces",
+        ["timers.claim_due", "timers.settle", "timers.next_due", "interrupts.expire", "interrupts.next_expiry"],
+        "one scheduler serves all spaces",
     ),
     "notifications.dispatch": "one dispatcher serves all spaces",
-    "census.live": "the operator's",
+    "run_counts.live": "the operator's",
 }
 
 TENANT: Final = [method for method in methods() if "space" in method.hints and method.port != "spaces"]
@@ -215,12 +216,12 @@ async def populate(store: Store, space: SpaceId, mark: str) -> World:
     artifact = NewArtifact(type=ArtifactType.DOC, title=mark, file_id=file.id, id=ArtifactId(f"art-{mark}"))
     await store.journal.commit(
         Commit(
-            lease=await claimed(store, run),
+            lease=await claim_run(store, run),
             values={"state": {"mark": mark}},
-            contexts=[told(1, mark)],
+            contexts=[context_snapshot(1, mark)],
             artifacts=[artifact],
-            interrupts=[asked(f"int-{mark}", message=mark)],
-            move=ASKING,
+            interrupts=[new_interrupt(f"int-{mark}", message=mark)],
+            move=WAITING_FOR_PERSON,
         )
     )
     await store.runs.create(space, NewRun(thread=NewThread(title=mark), parent_run_id=run.id))
@@ -241,7 +242,7 @@ async def populate(store: Store, space: SpaceId, mark: str) -> World:
     )
 
 
-def test_every_method_names_its_space_or_is_known_not_to() -> None:
+def test_every_method_takes_a_space_or_is_listed_as_an_exception() -> None:
     assert {method.path for method in methods() if "space" not in method.hints} == set(WITHOUT_SPACE)
 
 
@@ -262,7 +263,7 @@ async def test_in_every_method_a_foreign_id_looks_like_a_missing_one_and_changes
     assert seen > len(TENANT) / 2
 
 
-async def test_what_was_asked_for_in_vain_is_there_for_those_it_belongs_to(store: Store, theirs: World) -> None:
+async def test_the_foreign_ids_exist_in_their_own_space(store: Store, theirs: World) -> None:
     """The same calls, made by the owners: otherwise the test above could pass because of a mistake in a call."""
     for method in sorted(TENANT, key=lambda method: method.name == "delete"):
         for given in variations(method, theirs, theirs):
@@ -270,7 +271,7 @@ async def test_what_was_asked_for_in_vain_is_there_for_those_it_belongs_to(store
             assert kind != "NotFound", f"{method.path}({given}): {learnt}"
 
 
-async def test_no_list_shows_anything_foreign(store: Store, ours: World, theirs: World) -> None:
+async def test_no_list_contains_rows_of_another_space(store: Store, ours: World, theirs: World) -> None:
     lists = [
         method for method in TENANT if not method.required - {"space"} and method.path != "notifications.mark_read"
     ]
@@ -284,7 +285,7 @@ async def test_no_list_shows_anything_foreign(store: Store, ours: World, theirs:
         assert "theirs" not in own[1], f"{method.path}: {own[1]}"
 
 
-async def test_a_space_that_does_not_exist_has_nothing_and_takes_nothing(
+async def test_a_missing_space_returns_nothing_and_accepts_nothing(
     store: Store, where: str | Path, theirs: World
 ) -> None:
     before = await rows_of(where)
@@ -297,7 +298,7 @@ async def test_a_space_that_does_not_exist_has_nothing_and_takes_nothing(
         assert await rows_of(where) == before, method.path
 
 
-async def test_a_foreign_run_is_left_out_where_many_are_named(store: Store, ours: World, theirs: World) -> None:
+async def test_a_foreign_run_is_left_out_of_bulk_reads(store: Store, ours: World, theirs: World) -> None:
     names = [(SPACE, ours.run), (SPACE, theirs.run), (OTHER, ours.run)]
     assert [head.name for head in await store.events.heads(names)] == [(SPACE, ours.run)]
     assert [(run.space_id, run.id) for run in await store.runs.get_many(names)] == [(SPACE, ours.run)]
@@ -307,7 +308,7 @@ async def test_a_commit_cannot_make_an_artifact_of_a_foreign_file(
     store: Store, where: str | Path, theirs: World
 ) -> None:
     run = (await store.runs.create(SPACE, NewRun(thread=NewThread()))).run
-    lease = await claimed(store, run)
+    lease = await claim_run(store, run)
     before = await rows_of(where)
     for file in (theirs.file, MISSING.file):
         artifact = NewArtifact(type=ArtifactType.DOC, title="x", file_id=file)
@@ -317,10 +318,10 @@ async def test_a_commit_cannot_make_an_artifact_of_a_foreign_file(
     assert await rows_of(where) == before
 
 
-async def test_a_commit_cannot_wait_for_a_foreign_run_nor_spawn_in_its_name(
+async def test_a_commit_cannot_wait_for_a_foreign_run_or_spawn_for_it(
     store: Store, where: str | Path, theirs: World
 ) -> None:
-    lease = await claimed(store, (await store.runs.create(SPACE, NewRun(thread=NewThread()))).run)
+    lease = await claim_run(store, (await store.runs.create(SPACE, NewRun(thread=NewThread()))).run)
     before = await rows_of(where)
     for run in (theirs.run, MISSING.run):
         wait = Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD, waits_on=[run])
@@ -334,7 +335,7 @@ async def test_a_commit_cannot_wait_for_a_foreign_run_nor_spawn_in_its_name(
 
 async def test_a_lease_opens_its_own_run_and_its_own_thread(store: Store, ours: World, theirs: World) -> None:
     await store.inbox.put(SPACE, ours.run, kind=InboxKind.MESSAGE, data="ours")
-    lease = await claimed(store, await store.runs.get(SPACE, ours.run))
+    lease = await claim_run(store, await store.runs.get(SPACE, ours.run))
     opening = await store.journal.open(lease)
     assert (opening.thread.id, opening.thread.space_id, opening.values) == (
         ours.thread,

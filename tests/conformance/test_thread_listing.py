@@ -11,7 +11,7 @@ from holdfast.domain.thread import NewThread, Thread, ThreadFilter, ThreadPatch,
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.conversations import ended, refused
+from tests.conformance.conversations import ended_run, expect_refusal
 
 SECOND = timedelta(seconds=1)
 
@@ -37,27 +37,27 @@ def _titles(threads: Iterable[Thread]) -> list[str | None]:
 async def test_the_thread_with_the_latest_run_comes_first(store: Store, clock: HeldClock) -> None:
     made = await _made(store, "a", "b", "c", clock=clock)
     for title in "cab":
-        await ended(store, made[title])
+        await ended_run(store, made[title])
         clock.tick(SECOND)
     assert await _listed(store) == ["b", "a", "c"]
-    await ended(store, made["c"])
+    await ended_run(store, made["c"])
     assert await _listed(store) == ["c", "b", "a"]
 
 
-async def test_a_thread_without_a_run_stands_where_it_was_made(store: Store, clock: HeldClock) -> None:
+async def test_a_thread_without_a_run_is_listed_by_its_creation_time(store: Store, clock: HeldClock) -> None:
     made = await _made(store, "a", "b", clock=clock)
-    await ended(store, made["a"])
+    await ended_run(store, made["a"])
     clock.tick(SECOND)
     await _made(store, "c")
     assert await _listed(store) == ["c", "a", "b"]
 
 
-async def test_threads_of_the_same_moment_are_listed_the_newest_first(store: Store) -> None:
+async def test_threads_of_the_same_time_are_listed_newest_first(store: Store) -> None:
     await _made(store, "a", "b", "c")
     assert await _listed(store) == ["c", "b", "a"]
 
 
-async def test_a_change_of_a_thread_does_not_move_it(store: Store, clock: HeldClock) -> None:
+async def test_an_update_does_not_move_a_thread_in_the_list(store: Store, clock: HeldClock) -> None:
     made = await _made(store, "a", "b", clock=clock)
     await store.threads.update(SPACE, made["a"], ThreadPatch(summary="x"))
     assert await _listed(store) == ["b", "a"]
@@ -95,21 +95,21 @@ async def test_no_thread_is_shown_twice_or_left_out_while_others_are_added_and_m
         if not same_moment:
             clock.tick(SECOND)
         await _made(store, f"new after {len(seen)}")
-        await ended(store, made[next(moved)])
+        await ended_run(store, made[next(moved)])
     assert len(seen) == len(set(seen))
     assert set("bcefghi") <= set(seen)
     stayed = [title for title in seen if title in set("bcefghi")]
     assert stayed == sorted(stayed, key=str, reverse=True)
 
 
-async def test_a_thread_that_is_deleted_after_it_ended_a_page_does_not_break_the_next(store: Store) -> None:
+async def test_a_cursor_stays_valid_after_its_thread_is_deleted(store: Store) -> None:
     made = await _made(store, *"abcd")
     page = await store.threads.page(SPACE, limit=2)
     await store.threads.update(SPACE, made["c"], ThreadPatch(status=ThreadStatus.DELETED))
     assert _titles((await store.threads.page(SPACE, limit=2, cursor=page.next_cursor)).items) == ["b", "a"]
 
 
-async def test_a_list_is_filtered_by_status_and_shows_no_deleted_thread_unless_asked(store: Store) -> None:
+async def test_a_list_is_filtered_by_status_and_hides_deleted_threads_by_default(store: Store) -> None:
     made = await _made(store, "active", "archived", "deleted")
     for status in (ThreadStatus.ARCHIVED, ThreadStatus.DELETED):
         await store.threads.update(SPACE, made[status], ThreadPatch(status=status))
@@ -167,18 +167,18 @@ async def test_a_filtered_list_is_paged_too(store: Store) -> None:
 async def test_a_page_of_threads_has_1_to_200(store: Store) -> None:
     await store.threads.page(SPACE, limit=200)
     for limit in (0, -1, 201, 2**70):
-        async with refused(store, Invalid):
+        async with expect_refusal(store, Invalid):
             await store.threads.page(SPACE, limit=limit)
 
 
-async def test_a_cursor_that_is_none_of_ours_is_refused_by_threads(store: Store) -> None:
+async def test_an_invalid_cursor_is_refused_by_threads(store: Store) -> None:
     for cursor in ("", "x", "1", "1.2.3", "-1.2", "1.", f"{'1' * 19}.1", "\x00.1", "\ud800.1", "٣.1"):
-        async with refused(store, Invalid):
+        async with expect_refusal(store, Invalid):
             await store.threads.page(SPACE, cursor=cursor)
 
 
 async def test_a_filter_that_no_thread_can_match_is_refused(store: Store) -> None:
     for text in ("\x00", "\ud800"):
         for where in (ThreadFilter(title=text), ThreadFilter(agent_type=text)):
-            async with refused(store, Invalid):
+            async with expect_refusal(store, Invalid):
                 await store.threads.page(SPACE, where=where)

@@ -23,13 +23,13 @@ from holdfast.domain.thread import NewThread, Thread, ThreadPatch, ThreadStatus
 from holdfast.store.store import Store
 from tests.builders import new_thread
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.conversations import claimed, complete, ended, live, make, refused
+from tests.conformance.conversations import active_run, claim_run, complete, create_run, ended_run, expect_refusal
 
 MISSING = ThreadId("missing")
 NO_TEXT = [("\x00", Invalid), ("a\ud800", Invalid)]
 
 
-async def test_a_thread_is_made_active_and_empty(store: Store) -> None:
+async def test_a_new_thread_is_active_and_empty(store: Store) -> None:
     made = await store.threads.create(
         SPACE,
         NewThread(
@@ -72,7 +72,7 @@ async def test_a_thread_without_a_chosen_id_is_given_one(store: Store) -> None:
 async def test_a_thread_id_already_used_is_refused(store: Store) -> None:
     taken = await store.threads.create(SPACE, NewThread(id=ThreadId("taken")))
     await store.threads.update(SPACE, taken.id, ThreadPatch(status=ThreadStatus.DELETED))
-    async with refused(store, IdTaken):
+    async with expect_refusal(store, IdTaken):
         await store.threads.create(SPACE, NewThread(id=taken.id))
 
 
@@ -86,20 +86,20 @@ async def test_the_same_thread_id_may_be_used_in_another_space(store: Store) -> 
 async def test_a_missing_thread_is_not_found(store: Store) -> None:
     foreign = await new_thread(store, OTHER)
     for missing in (MISSING, foreign):
-        async with refused(store, NotFound):
+        async with expect_refusal(store, NotFound):
             await store.threads.get(SPACE, missing)
-        async with refused(store, NotFound):
+        async with expect_refusal(store, NotFound):
             await store.threads.update(SPACE, missing, ThreadPatch(title="x"))
 
 
 async def test_a_thread_is_not_made_in_a_missing_space(store: Store) -> None:
-    async with refused(store, NotFound):
+    async with expect_refusal(store, NotFound):
         await store.threads.create(SpaceId("missing"), NewThread())
-    async with refused(store, NotFound):
+    async with expect_refusal(store, NotFound):
         await store.threads.page(SpaceId("missing"))
 
 
-async def test_an_update_of_a_thread_changes_what_it_names_and_nothing_else(store: Store) -> None:
+async def test_an_update_of_a_thread_changes_only_the_fields_it_sets(store: Store) -> None:
     new = NewThread(title="first", locale="en", metadata={"old": 1})
     other = await store.threads.create(SPACE, new)
     changes: list[dict[str, Any]] = [
@@ -124,7 +124,7 @@ async def test_an_update_of_a_thread_changes_what_it_names_and_nothing_else(stor
     assert await store.threads.get(SPACE, other.id) == other
 
 
-async def test_updates_of_a_thread_at_once_do_not_undo_each_other(store: Store) -> None:
+async def test_concurrent_updates_of_a_thread_do_not_undo_each_other(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     for number in range(10):
         await asyncio.gather(
@@ -139,30 +139,30 @@ async def test_a_deleted_thread_stays_deleted(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     await store.threads.update(SPACE, thread, ThreadPatch(status=ThreadStatus.DELETED))
     for patch in (ThreadPatch(status=ThreadStatus.ACTIVE), ThreadPatch(title="x")):
-        async with refused(store, Conflict):
+        async with expect_refusal(store, Conflict):
             await store.threads.update(SPACE, thread, patch)
     assert (await store.threads.get(SPACE, thread)).status is ThreadStatus.DELETED
 
 
 @pytest.mark.parametrize("closed", [ThreadStatus.ARCHIVED, ThreadStatus.DELETED])
-async def test_a_closed_thread_takes_no_run(store: Store, closed: ThreadStatus) -> None:
+async def test_a_closed_thread_accepts_no_run(store: Store, closed: ThreadStatus) -> None:
     thread = await new_thread(store, SPACE)
-    run = await ended(store, thread, "hello")
+    run = await ended_run(store, thread, "hello")
     await store.threads.update(SPACE, thread, ThreadPatch(status=closed))
-    async with refused(store, ThreadClosed) as info:
+    async with expect_refusal(store, ThreadClosed) as info:
         await store.runs.create(SPACE, NewRun(thread=thread))
     assert info.value.details["status"] == closed
     assert await store.runs.get(SPACE, run.id) == run
 
 
 @pytest.mark.parametrize("state", [RunStatus.PENDING, RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING])
-async def test_a_thread_with_a_live_run_is_not_deleted(store: Store, state: RunStatus) -> None:
-    run = await live(store, state)
-    async with refused(store, RunActive):
+async def test_a_thread_with_an_active_run_is_not_deleted(store: Store, state: RunStatus) -> None:
+    run = await active_run(store, state)
+    async with expect_refusal(store, RunActive):
         await store.threads.update(SPACE, run.thread_id, ThreadPatch(status=ThreadStatus.DELETED))
 
 
-async def test_a_run_that_comes_while_its_thread_is_deleted_keeps_the_thread_or_is_refused(stores: list[Store]) -> None:
+async def test_a_run_created_while_its_thread_is_deleted_keeps_the_thread_or_is_refused(stores: list[Store]) -> None:
     for _ in range(10):
         thread = await new_thread(stores[0], SPACE)
         first, deleted, *others = await asyncio.gather(
@@ -178,27 +178,27 @@ async def test_a_run_that_comes_while_its_thread_is_deleted_keeps_the_thread_or_
             assert (await stores[0].threads.get(SPACE, thread)).status is ThreadStatus.ACTIVE
 
 
-async def test_a_live_run_of_an_archived_thread_goes_on(store: Store) -> None:
-    run = await make(store, await new_thread(store, SPACE), "hello")
+async def test_an_active_run_of_an_archived_thread_goes_on(store: Store) -> None:
+    run = await create_run(store, await new_thread(store, SPACE), "hello")
     await store.threads.update(SPACE, run.thread_id, ThreadPatch(status=ThreadStatus.ARCHIVED))
-    assert (await complete(store, await claimed(store, run), "done")).status is RunStatus.COMPLETED
+    assert (await complete(store, await claim_run(store, run), "done")).status is RunStatus.COMPLETED
 
 
 async def test_an_archived_thread_may_be_opened_again(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     await store.threads.update(SPACE, thread, ThreadPatch(status=ThreadStatus.ARCHIVED))
     await store.threads.update(SPACE, thread, ThreadPatch(status=ThreadStatus.ACTIVE))
-    await ended(store, thread, "hello")
+    await ended_run(store, thread, "hello")
 
 
 async def test_a_run_never_edits_its_thread(store: Store) -> None:
     made = await store.threads.create(SPACE, NewThread(title="first", agent_type="writer"))
-    run = await ended(store, made.id, "hello", agent_type="coder")
+    run = await ended_run(store, made.id, "hello", agent_type="coder")
     now = await store.threads.get(SPACE, made.id)
     assert now == structs.replace(made, next_sequence=1, last_run_at=run.created_at)
 
 
-async def test_what_can_never_be_a_thread_is_refused(store: Store) -> None:
+async def test_an_invalid_thread_is_refused(store: Store) -> None:
     cases: list[tuple[dict[str, Any], type[HoldfastError]]] = [
         *(({"id": id}, Invalid) for id in ("", "a b", "ä", "a\n", "\x00", "x" * 129)),
         *(({"title": text}, error) for text, error in [*NO_TEXT, ("x" * 501, TooLarge)]),
@@ -209,13 +209,13 @@ async def test_what_can_never_be_a_thread_is_refused(store: Store) -> None:
         *(({"metadata": {"x": value}}, Invalid) for value in (object(), "\ud800", {"\udfff": 1})),
     ]
     for fields, error in cases:
-        async with refused(store, error):
+        async with expect_refusal(store, error):
             await store.threads.create(SPACE, NewThread(**fields))
-        async with refused(store, error):
+        async with expect_refusal(store, error):
             await store.runs.create(SPACE, NewRun(thread=NewThread(**fields), idempotency_key="key"))
 
 
-async def test_what_a_thread_can_never_become_is_refused(store: Store) -> None:
+async def test_an_invalid_thread_update_is_refused(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     cases: list[tuple[dict[str, Any], type[HoldfastError]]] = [
         ({}, Invalid),
@@ -230,5 +230,5 @@ async def test_what_a_thread_can_never_become_is_refused(store: Store) -> None:
         *(({"metadata": {"x": value}}, Invalid) for value in (object(), "\ud800")),
     ]
     for fields, error in cases:
-        async with refused(store, error):
+        async with expect_refusal(store, error):
             await store.threads.update(SPACE, thread, ThreadPatch(**fields))

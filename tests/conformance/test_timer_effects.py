@@ -16,7 +16,7 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, finish, new_thread, user
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import COMPLETED, WAITING, at, commit, queued, running, status
+from tests.conformance.run_builders import COMPLETED, WAITING, commit, queued, running, seconds_from_now, status
 from tests.conformance.tables import rows_of
 
 TIMER = TimerId("alarm")
@@ -24,7 +24,7 @@ TIMER = TimerId("alarm")
 
 async def claimed_timer(store: Store, clock: HeldClock, *, run: RunId | None = None) -> TimerClaim:
     """Set a timer that is due, and claim it."""
-    await store.timers.set(SPACE, NewTimer(kind="alarm", due_at=at(clock, 0), id=TIMER), run=run)
+    await store.timers.set(SPACE, NewTimer(kind="alarm", due_at=seconds_from_now(clock, 0), id=TIMER), run=run)
     (claim,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     return claim
 
@@ -46,7 +46,7 @@ async def test_a_run_that_a_timer_makes_settles_the_timer(store: Store, clock: H
     made = await store.runs.create(SPACE, NewRun(thread=NewThread(), messages=[user("wake")]), fires=claim)
     assert made.run.status is RunStatus.QUEUED
     timer = await store.timers.get(SPACE, TIMER)
-    assert (timer.state, timer.fired_at) == (TimerState.FIRED, at(clock, 0))
+    assert (timer.state, timer.fired_at) == (TimerState.FIRED, seconds_from_now(clock, 0))
 
 
 async def test_a_create_that_fails_leaves_the_timer_claimable(
@@ -79,7 +79,7 @@ async def test_a_stale_claim_creates_nothing(store: Store, clock: HeldClock, whe
     await store.runs.create(SPACE, NewRun(thread=NewThread()), fires=fresh)
 
 
-async def test_a_timer_makes_one_run_however_many_try_at_once(stores: list[Store], clock: HeldClock) -> None:
+async def test_a_timer_creates_one_run_under_concurrent_claims(stores: list[Store], clock: HeldClock) -> None:
     claim = await claimed_timer(stores[0], clock)
     outcomes = await asyncio.gather(
         *(
@@ -157,7 +157,7 @@ async def test_an_end_that_fails_leaves_the_timer_claimable(store: Store, clock:
 async def test_a_stale_claim_ends_nothing(store: Store, clock: HeldClock, where: str | Path) -> None:
     lease = await running(store, "a")
     stale = await claimed_timer(store, clock, run=lease.run_id)
-    await store.timers.settle(stale, next_due=at(clock, 60))
+    await store.timers.settle(stale, next_due=seconds_from_now(clock, 60))
     before = await rows_of(where)
     with pytest.raises(LeaseLost):
         await store.runs.end(SPACE, lease.run_id, fires=stale)
@@ -168,7 +168,7 @@ async def test_a_stale_claim_ends_nothing(store: Store, clock: HeldClock, where:
 async def test_a_run_that_finishes_while_its_deadline_fires_ends_once(stores: list[Store], clock: HeldClock) -> None:
     for number in range(10):
         lease = await running(stores[0], "a")
-        timer = NewTimer(kind="deadline", due_at=at(clock, 0), id=TimerId(f"t-{number}"))
+        timer = NewTimer(kind="deadline", due_at=seconds_from_now(clock, 0), id=TimerId(f"t-{number}"))
         await stores[0].timers.set(SPACE, timer, run=lease.run_id)
         (claim,) = await stores[-1].timers.claim_due(SECOND, lease=MINUTE)
         finished, ended = await asyncio.gather(

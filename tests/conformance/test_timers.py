@@ -17,7 +17,7 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, finish
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import COMPLETED, at, commit, queued, running
+from tests.conformance.run_builders import COMPLETED, commit, queued, running, seconds_from_now
 from tests.conformance.tables import rows_of
 
 SECONDS = timedelta(seconds=1)
@@ -31,7 +31,7 @@ def set_timer(store: Store, clock: HeldClock) -> Setter:
     """Return a way to set a timer that is due in so many seconds."""
 
     async def set_timer(seconds: float = 0, *, run: RunId | None = None, **fields: Any) -> Timer:
-        new = NewTimer(**{"kind": "reminder", "due_at": at(clock, seconds), **fields})
+        new = NewTimer(**{"kind": "reminder", "due_at": seconds_from_now(clock, seconds), **fields})
         return await store.timers.set(SPACE, new, run=run)
 
     return set_timer
@@ -49,9 +49,9 @@ async def state(store: Store, timer: Timer) -> TimerState:
     return (await store.timers.get(SPACE, timer.id)).state
 
 
-async def test_a_timer_is_kept_as_it_was_set(store: Store, clock: HeldClock) -> None:
+async def test_a_timer_is_read_back_unchanged(store: Store, clock: HeldClock) -> None:
     run = await queued(store, "hi")
-    new = NewTimer(kind="deadline", due_at=at(clock, 1.234), data={"why": ["x", None]}, id=TimerId("t-1"))
+    new = NewTimer(kind="deadline", due_at=seconds_from_now(clock, 1.234), data={"why": ["x", None]}, id=TimerId("t-1"))
     made = await store.timers.set(SPACE, new, run=run.id)
     assert made == Timer(
         id=TimerId("t-1"),
@@ -62,7 +62,7 @@ async def test_a_timer_is_kept_as_it_was_set(store: Store, clock: HeldClock) -> 
         data={"why": ["x", None]},
         state=TimerState.SCHEDULED,
         fired_at=None,
-        created_at=at(clock, 0),
+        created_at=seconds_from_now(clock, 0),
     )
     assert await store.timers.get(SPACE, made.id) == made
 
@@ -73,7 +73,7 @@ async def test_a_timer_is_given_an_id_unless_one_is_chosen(set_timer: Setter) ->
     assert all(timer.id.startswith("tmr_") and timer.run_id is None for timer in made)
 
 
-async def test_a_due_time_of_another_time_zone_is_the_same_moment(set_timer: Setter) -> None:
+async def test_a_due_time_in_another_time_zone_is_normalised(set_timer: Setter) -> None:
     made = await set_timer(due_at=Instant("2030-01-01T09:00:00+09:00"))
     assert made.due_at == "2030-01-01T00:00:00.000Z"
 
@@ -86,7 +86,7 @@ async def test_a_timer_id_already_used_is_refused(store: Store, set_timer: Sette
     assert await rows_of(where) == before
 
 
-async def test_what_can_never_be_a_timer_is_refused(store: Store, set_timer: Setter, where: str | Path) -> None:
+async def test_an_invalid_timer_is_refused(store: Store, set_timer: Setter, where: str | Path) -> None:
     before = await rows_of(where)
     wrong: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"kind": "x" * 65}, TooLarge),
@@ -122,13 +122,13 @@ async def test_a_timer_is_due_from_its_time_on_and_not_before(
     assert claim.timer == timer
 
 
-async def test_due_timers_come_the_earliest_first(store: Store, set_timer: Setter, clock: HeldClock) -> None:
+async def test_due_timers_come_earliest_first(store: Store, set_timer: Setter, clock: HeldClock) -> None:
     made = [(await set_timer(seconds)).id for seconds in (5, 1, 3, 1)]
     clock.tick(10 * SECONDS)
     assert ids(await due(store)) == [made[1], made[3], made[2], made[0]]
 
 
-async def test_at_most_so_many_are_claimed_and_the_rest_are_left_for_others(
+async def test_at_most_the_limit_is_claimed_and_the_rest_stay_claimable(
     store: Store, set_timer: Setter, clock: HeldClock
 ) -> None:
     made = [(await set_timer(number)).id for number in range(5)]
@@ -148,7 +148,7 @@ async def test_a_claimed_timer_is_received_by_nobody_else(store: Store, set_time
     assert await due(store) == []
 
 
-async def test_two_owners_that_ask_at_once_never_receive_the_same_timer(
+async def test_two_concurrent_claims_never_receive_the_same_timer(
     stores: list[Store], set_timer: Setter, where: str | Path
 ) -> None:
     made = [(await set_timer()).id for _ in range(60)]
@@ -166,7 +166,7 @@ async def test_two_owners_that_ask_at_once_never_receive_the_same_timer(
     assert {row["state"] for row in (await rows_of(where))["timers"]} == {TimerState.FIRED}
 
 
-async def test_a_claim_that_ran_out_is_taken_over_and_the_stale_one_settles_nothing(
+async def test_an_expired_claim_is_taken_over_and_the_stale_one_settles_nothing(
     stores: list[Store], set_timer: Setter, clock: HeldClock, where: str | Path
 ) -> None:
     timer = await set_timer()
@@ -177,7 +177,7 @@ async def test_a_claim_that_ran_out_is_taken_over_and_the_stale_one_settles_noth
     (fresh,) = await due(stores[-1], SECOND)
     assert fresh.timer == stale.timer == timer
     before = await rows_of(where)
-    for next_due in (None, at(clock, 60)):
+    for next_due in (None, seconds_from_now(clock, 60)):
         with pytest.raises(LeaseLost, match=f"timer `{timer.id}`"):
             await stores[0].timers.settle(stale, next_due=next_due)
     assert await rows_of(where) == before
@@ -185,7 +185,7 @@ async def test_a_claim_that_ran_out_is_taken_over_and_the_stale_one_settles_noth
     assert await state(stores[0], timer) is TimerState.FIRED
 
 
-async def test_a_claim_that_ran_out_still_settles_while_nobody_took_it_over(
+async def test_an_expired_claim_still_settles_until_it_is_taken_over(
     store: Store, set_timer: Setter, clock: HeldClock
 ) -> None:
     timer = await set_timer()
@@ -203,23 +203,27 @@ async def test_a_settled_timer_has_fired_and_is_never_due_again(
     clock.tick(SECONDS)
     await store.timers.settle(claim)
     fired = await store.timers.get(SPACE, timer.id)
-    assert (fired.state, fired.fired_at, fired.due_at) == (TimerState.FIRED, at(clock, 0), timer.due_at)
+    assert (fired.state, fired.fired_at, fired.due_at) == (TimerState.FIRED, seconds_from_now(clock, 0), timer.due_at)
     clock.tick(10 * MINUTE)
     assert await due(store) == []
     with pytest.raises(LeaseLost):
         await store.timers.settle(claim)
 
 
-async def test_a_repeating_timer_is_due_again_when_it_was_told(
+async def test_a_repeating_timer_is_due_again_at_its_next_due_time(
     store: Store, set_timer: Setter, clock: HeldClock
 ) -> None:
     timer = await set_timer()
     for turn in range(3):
         (claim,) = await due(store, FIRST if turn % 2 else SECOND)
-        fired_at = at(clock, 0)
-        await store.timers.settle(claim, next_due=at(clock, 60))
+        fired_at = seconds_from_now(clock, 0)
+        await store.timers.settle(claim, next_due=seconds_from_now(clock, 60))
         again = await store.timers.get(SPACE, timer.id)
-        assert (again.state, again.due_at, again.fired_at) == (TimerState.SCHEDULED, at(clock, 60), fired_at)
+        assert (again.state, again.due_at, again.fired_at) == (
+            TimerState.SCHEDULED,
+            seconds_from_now(clock, 60),
+            fired_at,
+        )
         assert await due(store) == []
         clock.tick(MINUTE)
     (last,) = await due(store)
@@ -227,14 +231,14 @@ async def test_a_repeating_timer_is_due_again_when_it_was_told(
     assert await state(store, timer) is TimerState.FIRED
 
 
-async def test_a_claim_settles_once_also_where_the_timer_repeats(
+async def test_a_claim_settles_once_even_if_the_timer_repeats(
     store: Store, set_timer: Setter, clock: HeldClock, where: str | Path
 ) -> None:
     await set_timer()
     (claim,) = await due(store)
-    await store.timers.settle(claim, next_due=at(clock, 60))
+    await store.timers.settle(claim, next_due=seconds_from_now(clock, 60))
     before = await rows_of(where)
-    for next_due in (None, at(clock, 90)):
+    for next_due in (None, seconds_from_now(clock, 90)):
         with pytest.raises(LeaseLost):
             await store.timers.settle(claim, next_due=next_due)
     with pytest.raises(Invalid):
@@ -263,7 +267,7 @@ async def test_a_timer_that_has_fired_cannot_be_cancelled(store: Store, set_time
     assert await state(store, timer) is TimerState.FIRED
 
 
-async def test_whoever_cancels_a_timer_that_is_being_settled_learns_that_it_fired(
+async def test_cancelling_a_timer_during_its_settlement_reports_that_it_fired(
     stores: list[Store], set_timer: Setter
 ) -> None:
     for _ in range(15):
@@ -286,7 +290,7 @@ async def test_a_timer_of_a_run_is_cancelled_when_that_run_ends(store: Store, se
     assert states == [TimerState.CANCELLED, TimerState.CANCELLED, TimerState.SCHEDULED]
 
 
-async def test_a_run_that_has_ended_takes_no_timer(store: Store, set_timer: Setter) -> None:
+async def test_an_ended_run_accepts_no_timer(store: Store, set_timer: Setter) -> None:
     lease = await running(store, "a")
     await commit(store, lease, move=COMPLETED)
     with pytest.raises(Conflict, match="a timer cannot be set for it"):
@@ -296,7 +300,7 @@ async def test_a_run_that_has_ended_takes_no_timer(store: Store, set_timer: Sett
 
 async def test_a_commit_sets_and_cancels_timers_of_its_run(store: Store, set_timer: Setter, clock: HeldClock) -> None:
     lease, other = await running(store, "a"), await queued(store, "b")
-    new = [NewTimer(kind="retry", due_at=at(clock, 5), id=TimerId(name)) for name in ("one", "two")]
+    new = [NewTimer(kind="retry", due_at=seconds_from_now(clock, 5), id=TimerId(name)) for name in ("one", "two")]
     foreign = await set_timer(5, run=other.id, id=TimerId("three"))
     await store.journal.commit(Commit(lease=lease, timers=new))
     assert (await store.timers.get(SPACE, TimerId("one"))).run_id == lease.run_id
@@ -305,7 +309,7 @@ async def test_a_commit_sets_and_cancels_timers_of_its_run(store: Store, set_tim
     assert sorted(ids(await due(store))) == ["three", "two"]
 
 
-async def test_the_next_due_time_leaves_out_what_is_claimed(store: Store, set_timer: Setter, clock: HeldClock) -> None:
+async def test_the_next_due_time_leaves_out_claimed_timers(store: Store, set_timer: Setter, clock: HeldClock) -> None:
     assert await store.timers.next_due() is None
     first, second = await set_timer(10), await set_timer(20)
     assert await store.timers.next_due() == first.due_at

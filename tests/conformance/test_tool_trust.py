@@ -12,7 +12,7 @@ from tests.conformance.conftest import OTHER, SPACE
 SOURCE = "server"
 
 
-async def test_a_tool_is_trusted_as_it_is_first_seen_and_stays_so(store: Store) -> None:
+async def test_a_tool_is_trusted_as_first_seen(store: Store) -> None:
     trust = store.tool_trust
     assert await trust.trusted(SPACE, SOURCE, {"a": "1"}) == {"a": "1"}
     assert await trust.trusted(SPACE, SOURCE, {"a": "2", "b": "1"}) == {"a": "1", "b": "1"}
@@ -20,7 +20,7 @@ async def test_a_tool_is_trusted_as_it_is_first_seen_and_stays_so(store: Store) 
     assert await trust.trusted(SPACE, SOURCE, {}) == {}
 
 
-async def test_what_somebody_trusts_counts_from_then_on(store: Store) -> None:
+async def test_an_explicit_trust_replaces_the_digest(store: Store) -> None:
     trust = store.tool_trust
     await trust.trusted(SPACE, SOURCE, {"a": "1", "b": "1"})
     await trust.trust(SPACE, SOURCE, "a", "2")
@@ -28,7 +28,7 @@ async def test_what_somebody_trusts_counts_from_then_on(store: Store) -> None:
     assert await trust.trusted(SPACE, SOURCE, {"a": "1", "b": "2", "new": "2"}) == {"a": "2", "b": "1", "new": "1"}
 
 
-async def test_sources_and_spaces_know_nothing_of_each_other(store: Store) -> None:
+async def test_trust_is_kept_per_source_and_space(store: Store) -> None:
     trust = store.tool_trust
     await trust.trusted(SPACE, SOURCE, {"a": "1"})
     assert await trust.trusted(SPACE, "another", {"a": "2"}) == {"a": "2"}
@@ -36,13 +36,13 @@ async def test_sources_and_spaces_know_nothing_of_each_other(store: Store) -> No
     assert await trust.trusted(SPACE, SOURCE, {"a": "4"}) == {"a": "1"}
 
 
-async def test_those_who_see_a_tool_first_at_once_agree_on_one(stores: list[Store]) -> None:
+async def test_concurrent_first_sightings_agree_on_one_digest(stores: list[Store]) -> None:
     seen = await asyncio.gather(
         *(store.tool_trust.trusted(SPACE, SOURCE, {"a": str(number)}) for number in range(5) for store in stores)
     )
     assert len({each["a"] for each in seen}) == 1
 
 
-async def test_a_space_that_is_not_there_trusts_nothing(store: Store) -> None:
+async def test_a_space_that_does_not_exist_trusts_nothing(store: Store) -> None:
     with pytest.raises(NotFound):
         await store.tool_trust.trust(SpaceId("none"), SOURCE, "a", "1")

@@ -14,10 +14,19 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Move, Run, RunStatus, WaitsFor
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
-from tests.builders import FIRST, MINUTE, assistant, claim, new_thread, spoken
+from tests.builders import FIRST, MINUTE, assistant, claim, new_thread, text_events
 from tests.conformance.conftest import SPACE
-from tests.conformance.conversations import claimed, make
-from tests.conformance.scenes import ASKING, COMPLETED, asked, child_of, commit, queued, running, status
+from tests.conformance.conversations import claim_run, create_run
+from tests.conformance.run_builders import (
+    COMPLETED,
+    WAITING_FOR_PERSON,
+    child_of,
+    commit,
+    new_interrupt,
+    queued,
+    running,
+    status,
+)
 from tests.conformance.tables import rows_of
 
 
@@ -46,7 +55,7 @@ async def refused(store: Store, where: str | Path, lease: Lease, *targets: RunId
     """Try to wait in vain, and see that it left no trace."""
     before = await rows_of(where)
     with pytest.raises(WouldDeadlock) as caught:
-        await wait(store, lease, *targets, messages=[assistant("x")], events=spoken("x"), values={"state": 1})
+        await wait(store, lease, *targets, messages=[assistant("x")], events=text_events("x"), values={"state": 1})
     assert await rows_of(where) == before
     return caught.value
 
@@ -54,12 +63,12 @@ async def refused(store: Store, where: str | Path, lease: Lease, *targets: RunId
 async def branch(store: Store, count: int) -> tuple[Lease, list[Run]]:
     """Claim the first of so many runs on a thread, of which each waits for the one before to end."""
     thread = await new_thread(store, SPACE)
-    first, *others = [await make(store, thread, str(number)) for number in range(count)]
+    first, *others = [await create_run(store, thread, str(number)) for number in range(count)]
     assert {run.status for run in others} <= {RunStatus.PENDING}
-    return await claimed(store, first), others
+    return await claim_run(store, first), others
 
 
-async def test_a_run_may_wait_for_its_child_and_goes_on_when_it_has_ended(store: Store, where: str | Path) -> None:
+async def test_a_run_may_wait_for_its_child_and_continues_when_it_ends(store: Store, where: str | Path) -> None:
     parent = await running(store)
     child = await child_of(store, parent.run_id)
     await wait(store, parent, child.id)
@@ -68,7 +77,7 @@ async def test_a_run_may_wait_for_its_child_and_goes_on_when_it_has_ended(store:
     assert (await status(store, parent.run_id), await waits(where)) == (RunStatus.QUEUED, 0)
 
 
-async def test_a_run_may_wait_for_children_that_it_makes_in_the_same_commit(store: Store, where: str | Path) -> None:
+async def test_a_run_may_wait_for_children_created_in_the_same_commit(store: Store, where: str | Path) -> None:
     parent = await running(store)
     names = [RunId(f"child-{number}") for number in range(3)]
     children = [NewRun(id=name, thread=NewThread(), parent_run_id=parent.run_id) for name in names]
@@ -83,7 +92,7 @@ async def test_a_run_does_not_wait_for_itself(store: Store, where: str | Path) -
 
 
 @pytest.mark.parametrize("count", [2, 3, 6])
-async def test_runs_do_not_wait_for_each_other_in_a_circle(store: Store, where: str | Path, count: int) -> None:
+async def test_runs_do_not_wait_for_each_other_in_a_cycle(store: Store, where: str | Path, count: int) -> None:
     *others, last = await several(store, count)
     for lease, target in zip(others, [*others[1:], last], strict=True):
         await wait(store, lease, target.run_id)
@@ -93,7 +102,7 @@ async def test_runs_do_not_wait_for_each_other_in_a_circle(store: Store, where: 
     await commit(store, last, move=COMPLETED)
 
 
-async def test_of_many_targets_each_is_looked_at(store: Store, where: str | Path) -> None:
+async def test_every_target_is_checked_for_a_cycle(store: Store, where: str | Path) -> None:
     first, second, third, fourth = await several(store, 4)
     await wait(store, second, third.run_id, first.run_id)
     error = await refused(store, where, first, fourth.run_id, third.run_id, second.run_id)
@@ -102,39 +111,35 @@ async def test_of_many_targets_each_is_looked_at(store: Store, where: str | Path
 
 
 @pytest.mark.parametrize("behind", [1, 2, 3])
-async def test_a_run_does_not_wait_for_one_that_begins_after_it(store: Store, where: str | Path, behind: int) -> None:
+async def test_a_run_does_not_wait_for_a_run_that_starts_after_it(store: Store, where: str | Path, behind: int) -> None:
     lease, pending = await branch(store, behind + 1)
     await refused(store, where, lease, pending[-1].id)
 
 
-async def test_a_run_does_not_wait_for_one_that_waits_for_one_that_begins_after_it(
-    store: Store, where: str | Path
-) -> None:
+async def test_a_run_does_not_wait_for_a_run_that_waits_for_a_later_one(store: Store, where: str | Path) -> None:
     lease, (pending,) = await branch(store, 2)
-    child = await claimed(store, await child_of(store, lease.run_id))
+    child = await claim_run(store, await child_of(store, lease.run_id))
     await wait(store, child, pending.id)
     await refused(store, where, lease, child.run_id)
 
 
-async def test_a_base_that_was_ended_before_it_began_does_not_hide_the_one_above(
-    store: Store, where: str | Path
-) -> None:
+async def test_a_base_ended_before_it_started_does_not_hide_its_own_base(store: Store, where: str | Path) -> None:
     lease, (ended, pending) = await branch(store, 3)
     await store.runs.end(SPACE, ended.id)
     assert await status(store, pending.id) is RunStatus.PENDING
     await refused(store, where, lease, pending.id)
 
 
-async def test_a_run_may_wait_for_one_whose_base_is_over(store: Store) -> None:
+async def test_a_run_may_wait_for_a_run_whose_base_has_ended(store: Store) -> None:
     lease, (following,) = await branch(store, 2)
     (other,) = await several(store, 1)
     await wait(store, other, following.id)
     await commit(store, lease, move=COMPLETED)
-    await wait(store, await claimed(store, following), (await queued(store)).id)
+    await wait(store, await claim_run(store, following), (await queued(store)).id)
     assert await status(store, following.id) is RunStatus.WAITING
 
 
-async def test_a_wait_that_is_over_is_forgotten(store: Store, where: str | Path) -> None:
+async def test_a_finished_wait_is_removed(store: Store, where: str | Path) -> None:
     first, second = await several(store, 2)
     await wait(store, first, second.run_id)
     await store.inbox.put(SPACE, first.run_id, kind=InboxKind.MESSAGE, data="go on")
@@ -142,26 +147,26 @@ async def test_a_wait_that_is_over_is_forgotten(store: Store, where: str | Path)
     await wait(store, second, first.run_id)
 
 
-async def test_a_wait_that_is_over_is_forgotten_also_when_its_run_waits_for_something_else(
+async def test_a_finished_wait_is_removed_even_if_its_run_waits_for_something_else(
     store: Store, where: str | Path
 ) -> None:
     first, second = await several(store, 2)
     await wait(store, first, second.run_id)
     await store.inbox.put(SPACE, first.run_id, kind=InboxKind.MESSAGE, data="go on")
     again = await claim(store)
-    await commit(store, again, consumed=[1], interrupts=[asked("q")], move=ASKING)
+    await commit(store, again, consumed=[1], interrupts=[new_interrupt("q")], move=WAITING_FOR_PERSON)
     await wait(store, second, again.run_id)
     assert await waits(where) == 1
 
 
-async def test_the_wait_of_a_run_that_was_ended_is_forgotten(store: Store, where: str | Path) -> None:
+async def test_the_wait_of_an_ended_run_is_removed(store: Store, where: str | Path) -> None:
     first, second = await several(store, 2)
     await wait(store, first, second.run_id)
     await store.runs.end(SPACE, first.run_id)
     assert await waits(where) == 0
 
 
-async def test_a_target_that_is_not_there_is_not_found(store: Store, where: str | Path) -> None:
+async def test_a_target_that_does_not_exist_is_not_found(store: Store, where: str | Path) -> None:
     (lease,) = await several(store, 1)
     before = await rows_of(where)
     with pytest.raises(NotFound, match="there is no run `missing`"):
@@ -170,17 +175,17 @@ async def test_a_target_that_is_not_there_is_not_found(store: Store, where: str 
 
 
 @pytest.mark.parametrize("to", [RunStatus.QUEUED, RunStatus.COMPLETED, RunStatus.FAILED])
-async def test_only_a_run_that_waits_names_for_whom(store: Store, to: RunStatus) -> None:
+async def test_only_a_waiting_move_may_have_wait_targets(store: Store, to: RunStatus) -> None:
     first, second = await several(store, 2)
     with pytest.raises(Invalid, match="`waits_on` requires a move to `waiting`"):
         await commit(store, first, move=Move(to=to, waits_on=[second.run_id]))
 
 
-async def test_a_refused_wait_leaves_the_commits_that_are_written_with_it(store: Store) -> None:
+async def test_a_refused_wait_does_not_affect_other_commits_in_its_batch(store: Store) -> None:
     leases = await several(store, 12)
     moves = [waiting_for(lease.run_id) if index % 4 == 1 else COMPLETED for index, lease in enumerate(leases)]
     outcomes = await asyncio.gather(
-        *(commit(store, lease, events=spoken("x"), move=move) for lease, move in zip(leases, moves, strict=True)),
+        *(commit(store, lease, events=text_events("x"), move=move) for lease, move in zip(leases, moves, strict=True)),
         return_exceptions=True,
     )
     for move, lease, outcome in zip(moves, leases, outcomes, strict=True):
@@ -190,7 +195,7 @@ async def test_a_refused_wait_leaves_the_commits_that_are_written_with_it(store:
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 7])
-async def test_of_those_who_begin_to_wait_in_a_circle_at_once_one_is_refused(stores: list[Store], count: int) -> None:
+async def test_of_runs_that_start_a_cycle_of_waits_concurrently_one_is_refused(stores: list[Store], count: int) -> None:
     for _ in range(5):
         leases = await several(stores[0], count)
         targets = [*leases[1:], leases[0]]

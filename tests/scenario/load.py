@@ -12,7 +12,7 @@ from holdfast.domain.message import Role
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
-from tests.builders import FIRST, assistant, spoken, user
+from tests.builders import FIRST, assistant, text_events, user
 
 SPACE: Final = SpaceId("acme")
 HOUR: Final = timedelta(hours=1)
@@ -35,7 +35,7 @@ def saying(lease: Lease, number: int, *, padding: int = 0) -> Commit:
     return Commit(
         lease=lease,
         messages=[assistant(text, id=f"a{number}")],
-        events=spoken(text, id=f"a{number}"),
+        events=text_events(text, id=f"a{number}"),
         values={"state": {"last": number}},
     )
 

@@ -19,7 +19,7 @@ from holdfast.domain.ids import SpaceId
 from holdfast.domain.instant import instant
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.builders import spoken
+from tests.builders import text_events
 from tests.scenario.load import PATIENCE, SPACE, begin, check_said, saying
 from tests.scenario.proxy import Fate, Proxy, proxied
 from tests.support.database_probe import open_probe
@@ -185,15 +185,15 @@ async def test_after_a_cut_during_a_commit_of_events_alone_reading_tells_what_be
 ) -> None:
     async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
         (lease,) = await begin(store, 1)
-        before = await store.journal.commit(Commit(lease=lease, events=spoken("before")))
+        before = await store.journal.commit(Commit(lease=lease, events=text_events("before")))
         proxy.fate, proxy.mark = fate, b"cut here"
         with pytest.raises(OutcomeUnknown):
-            await store.journal.commit(Commit(lease=lease, events=spoken("cut here")))
-        after = await store.journal.commit(Commit(lease=lease, events=spoken("after")))
+            await store.journal.commit(Commit(lease=lease, events=text_events("cut here")))
+        after = await store.journal.commit(Commit(lease=lease, events=text_events("after")))
         events = await store.events.after(SPACE, lease.run_id)
         assert [event.seq for event in events] == list(range(1, after.last_event_seq + 1))
         written = after.last_event_seq - before.last_event_seq
-        assert written == len(spoken("x")) * (2 if fate is Fate.UNANSWERED else 1)
+        assert written == len(text_events("x")) * (2 if fate is Fate.UNANSWERED else 1)
 
 
 @pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
@@ -243,7 +243,7 @@ async def test_a_server_that_says_nothing_hangs_nobody(proxy: Proxy, monkeypatch
 
 
 def _events_alone(lease: Lease, number: int) -> Commit:
-    return Commit(lease=lease, events=spoken(f"{number}"))
+    return Commit(lease=lease, events=text_events(f"{number}"))
 
 
 @pytest.mark.parametrize("make", [saying, _events_alone])

@@ -19,7 +19,7 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.store.store import Store
 from tests.builders import SECOND
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import queued, stream
+from tests.conformance.run_builders import queued, stream
 from tests.scenario.load import PATIENCE
 from tests.scenario.worker_process import BEAT, Part, Said
 from tests.support.postgres import PostgresServer

@@ -22,9 +22,9 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.timer import NewTimer, TimerState
 from holdfast.ports.bus import Bus
 from holdfast.store.store import Store
-from tests.builders import assistant, spoken
+from tests.builders import assistant, text_events
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import COMPLETED, QUEUED, commit, get, queued, stream
+from tests.conformance.run_builders import COMPLETED, QUEUED, commit, get, queued, stream
 from tests.hints import hints_of
 from tests.scenario.conftest import NewPlace, Place
 from tests.support.postgres import PostgresServer
@@ -116,7 +116,7 @@ class Juggler(Actor):
         assert lease.run_id not in self._held, "two work on one run"
         self._held.add(lease.run_id)
         for number in range(self._random.randrange(3)):
-            await commit(self._store, lease, events=spoken("x", id=f"{lease.number:05}-{number}"))
+            await commit(self._store, lease, events=text_events("x", id=f"{lease.number:05}-{number}"))
             await asyncio.sleep(self._random.choice([0, 0, 0.001]))
         self._held.remove(lease.run_id)  # from here on another worker may claim it
         match self._random.choice(["complete", "requeue", "requeue", "put off", "return", "lose"]):
@@ -186,7 +186,7 @@ async def _due(store: Store, run: Run, kind: str) -> TimerId:
 async def test_a_worker_outlives_a_database_that_is_killed_and_restarted(own_postgres: PostgresServer) -> None:
     async def slowly(lease: Lease, stop: asyncio.Event) -> None:
         for number in range(20):
-            await commit(process.store, lease, events=spoken("x", id=f"{lease.number}-{number}"))
+            await commit(process.store, lease, events=text_events("x", id=f"{lease.number}-{number}"))
             await asyncio.sleep(0.01)
         await commit(process.store, lease, messages=[assistant("done")], move=COMPLETED)
 

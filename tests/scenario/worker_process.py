@@ -16,8 +16,8 @@ from holdfast.engine.watcher import Watcher
 from holdfast.engine.worker import Worker
 from holdfast.store.leases import SqlLeases
 from holdfast.store.store import Store
-from tests.builders import spoken
-from tests.conformance.scenes import commit
+from tests.builders import text_events
+from tests.conformance.run_builders import commit
 
 LEASE: Final = timedelta(milliseconds=1500)
 BEAT: Final = timedelta(milliseconds=400)
@@ -74,7 +74,7 @@ class Performer:
         number = 0
         while True:
             number += 1
-            await commit(self._store, lease, events=spoken("x", id=f"{self._part.name}-{number}"))
+            await commit(self._store, lease, events=text_events("x", id=f"{self._part.name}-{number}"))
             say("committed")
 
 

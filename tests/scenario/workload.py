@@ -34,7 +34,7 @@ from holdfast.domain.space import NewApiKey, Scope, SpacePatch
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.thread import NewThread, ThreadPatch
 from holdfast.domain.timer import NewTimer, TimerClaim
-from tests.builders import assistant, call, result, spoken, user
+from tests.builders import assistant, call, result, text_events, user
 from tests.scenario.stage import FAR_OFF, LEASE, WORKER, Stage, Worker
 
 Play: TypeAlias = Callable[[Stage], Coroutine[Any, Any, None]]
@@ -78,7 +78,9 @@ async def conversation(stage: Stage) -> None:
     await stage.do(store.runs.create(space, next_run))
     await worker.commit(_answered("c2"), messages=[result("c2")], steps=[_tool(3, "c2", StepState.DONE)])
     async with stage.queue:
-        await worker.commit(*spoken("done", id="a2"), end=worker.finished(), messages=[assistant("done")], move=DONE)
+        await worker.commit(
+            *text_events("done", id="a2"), end=worker.finished(), messages=[assistant("done")], move=DONE
+        )
         follower = await stage.claim()
     error = RunError(code="BROKEN", message="it broke")
     await follower.commit(end=follower.failed(), move=Move(to=RunStatus.FAILED, error=error), values={"todo": []})
@@ -94,7 +96,7 @@ async def waiting(stage: Stage) -> None:
         worker = await stage.claim()
     asked = InterruptOutcome(interrupts=[AgUiInterrupt(id=interrupt, reason="input_required")])
     await worker.commit(
-        *spoken("may I?", id="a1"),
+        *text_events("may I?", id="a1"),
         end=RunFinished(thread_id=worker.lease.thread_id, run_id=run, outcome=asked),
         messages=[assistant("may I?", id="a1")],
         interrupts=[NewInterrupt(id=name, kind=InterruptKind.INPUT, message="may I?") for name in (interrupt, spare)],

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.conformance.interleavings.gates import Gate, gated_store
-from tests.conformance.interleavings.orders import Two
+from tests.conformance.interleavings.barriers import Barrier, open_barrier_store
+from tests.conformance.interleavings.orders import TwoWriters
 
 
 @pytest.fixture
@@ -29,11 +29,13 @@ async def where(where: str) -> str:
 
 
 @pytest.fixture
-async def two(store: Store, where: str, clock: HeldClock) -> AsyncIterator[Two]:
+async def two(store: Store, where: str, clock: HeldClock) -> AsyncIterator[TwoWriters]:
     """Yield two writers beside `store`, which sets the stage and looks on."""
-    gates = [Gate(), Gate()]
+    gates = [Barrier(), Barrier()]
     async with AsyncExitStack() as stack:
         watcher = await asyncpg.connect(where)
         stack.push_async_callback(watcher.close)
-        first, second = [await stack.enter_async_context(gated_store(gate, where, clock=clock)) for gate in gates]
-        yield Two(first, second, gates=gates, watcher=watcher)
+        first, second = [
+            await stack.enter_async_context(open_barrier_store(gate, where, clock=clock)) for gate in gates
+        ]
+        yield TwoWriters(first, second, gates=gates, watcher=watcher)

@@ -15,10 +15,10 @@ import msgspec
 
 from holdfast.domain.errors import HoldfastError
 from holdfast.store.store import Store
-from tests.conformance.interleavings.gates import Gate, Statement
+from tests.conformance.interleavings.barriers import Barrier, Statement
 
 Check: TypeAlias = Callable[..., Awaitable[None]]
-Scene: TypeAlias = Callable[[], Awaitable[tuple[Awaitable[Any], Awaitable[Any], Check]]]
+Scenario: TypeAlias = Callable[[], Awaitable[tuple[Awaitable[Any], Awaitable[Any], Check]]]
 """Sets the stage and returns what two writers do, and what must be true of their outcomes afterwards."""
 
 
@@ -44,16 +44,16 @@ class _Choice(msgspec.Struct):
         return {writer for writer in others if self.ready[writer].swaps_with(made)}
 
 
-class Two:
+class TwoWriters:
     """Two writers."""
 
-    def __init__(self, first: Store, second: Store, *, gates: Sequence[Gate], watcher: asyncpg.Connection) -> None:
+    def __init__(self, first: Store, second: Store, *, gates: Sequence[Barrier], watcher: asyncpg.Connection) -> None:
         self.first = first
         self.second = second
         self._gates = gates
         self._watcher = watcher
 
-    async def explore(self, scene: Scene) -> list[str]:
+    async def explore(self, scene: Scenario) -> list[str]:
         """Play `scene` in each order that there is, and return the orders."""
         choices: list[_Choice] = []
         orders: list[str] = []
@@ -63,7 +63,7 @@ class Two:
                 choices.pop()
         return orders
 
-    async def _play(self, scene: Scene, choices: list[_Choice]) -> str:
+    async def _play(self, scene: Scenario, choices: list[_Choice]) -> str:
         """Run two writers to their end: first by `choices`, to which those are added that had to be made after."""
         first, second, check = await scene()
         made: list[str] = []

@@ -11,8 +11,8 @@ from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.store.store import Store
 from tests.builders import FIRST, MINUTE, SECOND, claim
 from tests.conformance.conftest import SPACE
-from tests.conformance.interleavings.orders import Two
-from tests.conformance.scenes import child_of, commit, get, queued, running, status
+from tests.conformance.interleavings.orders import TwoWriters
+from tests.conformance.run_builders import child_of, commit, get, queued, running, status
 
 
 async def wait(store: Store, lease: Lease, target: Lease, **parts: Any) -> Committed:
@@ -32,7 +32,7 @@ async def ring(store: Store, count: int) -> list[Lease]:
 
 
 @pytest.mark.parametrize("count", [2, 4])
-async def test_of_two_that_would_close_a_circle_one_is_refused(two: Two, store: Store, count: int) -> None:
+async def test_of_two_waits_that_would_close_a_cycle_one_is_refused(two: TwoWriters, store: Store, count: int) -> None:
     refused = set()
 
     async def scene() -> Any:
@@ -54,7 +54,9 @@ async def test_of_two_that_would_close_a_circle_one_is_refused(two: Two, store: 
     assert refused == {True, False}
 
 
-async def test_a_parent_begins_to_wait_while_its_child_spends_from_the_same_budget(two: Two, store: Store) -> None:
+async def test_a_parent_starts_to_wait_while_its_child_spends_from_the_same_budget(
+    two: TwoWriters, store: Store
+) -> None:
     used = Usage(input_tokens=7, cost_usd=0.5)
 
     async def scene() -> Any:

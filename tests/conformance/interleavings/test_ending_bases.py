@@ -12,8 +12,8 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, assistant, claim, user
 from tests.conformance.conftest import SPACE
-from tests.conformance.interleavings.orders import Two
-from tests.conformance.scenes import COMPLETED, after, commit, get, running
+from tests.conformance.interleavings.orders import TwoWriters
+from tests.conformance.run_builders import COMPLETED, commit, get, run_after, running
 
 
 async def complete(store: Store, lease: Lease) -> None:
@@ -58,8 +58,8 @@ WAYS = {
 
 @pytest.mark.parametrize("named", [True, False], ids=["named", "newest"])
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_run_made_while_its_base_ends_may_be_claimed(
-    two: Two, store: Store, clock: HeldClock, way: str, named: bool
+async def test_a_run_created_while_its_base_ends_may_be_claimed(
+    two: TwoWriters, store: Store, clock: HeldClock, way: str, named: bool
 ) -> None:
     before, over = WAYS[way]
     bases = set()
@@ -91,11 +91,13 @@ async def test_a_run_made_while_its_base_ends_may_be_claimed(
     assert bases == {RunStatus.PENDING, RunStatus.QUEUED}
 
 
-async def test_a_run_behind_one_that_is_ended_while_its_base_ends_may_be_claimed(two: Two, store: Store) -> None:
+async def test_a_run_on_a_base_that_is_ended_while_its_own_base_ends_may_be_claimed(
+    two: TwoWriters, store: Store
+) -> None:
     async def scene() -> Any:
         base = await running(store, "one")
-        between = await after(store, base.run, "two")
-        last = await after(store, between, "three")
+        between = await run_after(store, base.run, "two")
+        last = await run_after(store, between, "three")
 
         async def check(ended: object, completed: object) -> None:
             assert isinstance(ended, list)

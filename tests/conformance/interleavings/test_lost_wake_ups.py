@@ -11,13 +11,24 @@ from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import Interrupt, InterruptResponse, InterruptStatus
 from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.store.store import Store
-from tests.builders import SECOND, assistant, claim, spoken
+from tests.builders import SECOND, assistant, claim, text_events
 from tests.conformance.conftest import SPACE
-from tests.conformance.interleavings.orders import Two
-from tests.conformance.scenes import ASKING, COMPLETED, FAILED, WAITING, asked, child_of, commit, get, running, status
+from tests.conformance.interleavings.orders import TwoWriters
+from tests.conformance.run_builders import (
+    COMPLETED,
+    FAILED,
+    WAITING,
+    WAITING_FOR_PERSON,
+    child_of,
+    commit,
+    get,
+    new_interrupt,
+    running,
+    status,
+)
 
 NOTHING: dict[str, Any] = {}
-A_WORD: dict[str, Any] = {"messages": [assistant("bye")], "events": spoken("bye")}
+A_WORD: dict[str, Any] = {"messages": [assistant("bye")], "events": text_events("bye")}
 
 
 async def put(store: Store, lease: Lease) -> int:
@@ -34,7 +45,9 @@ async def unread(store: Store, lease: Lease) -> list[object]:
 
 
 @pytest.mark.parametrize("parts", [NOTHING, A_WORD], ids=["silent", "speaking"])
-async def test_a_run_that_begins_to_wait_sees_what_was_put_in(two: Two, store: Store, parts: dict[str, Any]) -> None:
+async def test_a_run_that_starts_to_wait_sees_a_concurrent_inbox_item(
+    two: TwoWriters, store: Store, parts: dict[str, Any]
+) -> None:
     seen = set()
 
     async def scene() -> Any:
@@ -54,7 +67,9 @@ async def test_a_run_that_begins_to_wait_sees_what_was_put_in(two: Two, store: S
     assert seen == {True, False}
 
 
-async def test_a_run_that_begins_to_wait_does_not_take_a_new_item_for_one_it_has_read(two: Two, store: Store) -> None:
+async def test_a_run_that_starts_to_wait_does_not_mistake_a_new_item_for_a_consumed_one(
+    two: TwoWriters, store: Store
+) -> None:
     seen = set()
 
     async def scene() -> Any:
@@ -75,7 +90,9 @@ async def test_a_run_that_begins_to_wait_does_not_take_a_new_item_for_one_it_has
 
 
 @pytest.mark.parametrize("move", [COMPLETED, FAILED], ids=["completed", "failed"])
-async def test_a_run_that_ends_reads_what_was_put_in_or_refuses_it(two: Two, store: Store, move: Move) -> None:
+async def test_a_run_that_ends_reads_a_concurrent_inbox_item_or_refuses_it(
+    two: TwoWriters, store: Store, move: Move
+) -> None:
     seen = set()
 
     async def scene() -> Any:
@@ -96,13 +113,13 @@ async def test_a_run_that_ends_reads_what_was_put_in_or_refuses_it(two: Two, sto
     assert seen == {True, False}
 
 
-async def test_of_two_answers_one_is_accepted(two: Two, store: Store) -> None:
+async def test_of_two_responses_one_is_accepted(two: TwoWriters, store: Store) -> None:
     winners = set()
 
     async def scene() -> Any:
         lease = await running(store)
         name = InterruptId(f"question-{lease.run_key}")
-        await commit(store, lease, interrupts=[asked(name)], move=ASKING)
+        await commit(store, lease, interrupts=[new_interrupt(name)], move=WAITING_FOR_PERSON)
 
         async def check(*outcomes: object) -> None:
             (winner,) = [outcome for outcome in outcomes if isinstance(outcome, Interrupt)]
@@ -122,7 +139,7 @@ async def test_of_two_answers_one_is_accepted(two: Two, store: Store) -> None:
     assert winners == {"ann", "bob"}
 
 
-async def test_a_parent_that_begins_to_wait_hears_of_its_childs_end(two: Two, store: Store) -> None:
+async def test_a_parent_that_starts_to_wait_is_notified_of_its_childs_end(two: TwoWriters, store: Store) -> None:
     seen = set()
 
     async def scene() -> Any:
@@ -146,7 +163,7 @@ async def test_a_parent_that_begins_to_wait_hears_of_its_childs_end(two: Two, st
     assert seen == {True, False}
 
 
-async def test_a_parent_that_begins_to_wait_hears_that_its_child_was_ended(two: Two, store: Store) -> None:
+async def test_a_parent_that_starts_to_wait_is_notified_that_its_child_was_ended(two: TwoWriters, store: Store) -> None:
     seen = set()
 
     async def scene() -> Any:

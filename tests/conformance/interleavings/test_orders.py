@@ -10,13 +10,13 @@ from holdfast.domain.run import RunStatus
 from holdfast.store.postgres.transaction import STATEMENTS
 from holdfast.store.store import Store
 from tests.conformance.conftest import SPACE
-from tests.conformance.interleavings.gates import Statement
-from tests.conformance.interleavings.orders import Two
-from tests.conformance.scenes import WAITING, commit, running, status
+from tests.conformance.interleavings.barriers import Statement
+from tests.conformance.interleavings.orders import TwoWriters
+from tests.conformance.run_builders import WAITING, commit, running, status
 
 
-async def test_a_fence_that_looks_at_what_was_there_before_its_lock_is_found_out(
-    two: Two, store: Store, monkeypatch: pytest.MonkeyPatch
+async def test_a_fence_that_reads_before_its_lock_is_detected(
+    two: TwoWriters, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append = STATEMENTS["append"]
     before = "(SELECT u.unread FROM run_heads u WHERE u.run_key = w.run_key)"
@@ -42,7 +42,7 @@ async def test_a_fence_that_looks_at_what_was_there_before_its_lock_is_found_out
     assert all("b:append a:commit" in order or "b:append a:add" in order for order in lost)
 
 
-def test_statements_swap_that_neither_lock_nor_write_what_the_other_does() -> None:
+def test_statements_commute_unless_they_lock_or_write_the_same_rows() -> None:
     read, write, lock, elsewhere, commit = map(
         Statement, ("head", "add_to_inbox", "lock_heads", "add_inbox_item", "commit")
     )

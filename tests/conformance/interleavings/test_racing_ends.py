@@ -15,21 +15,21 @@ from holdfast.domain.run import Move, Run, RunStatus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.stream_verifier import verify_stream
-from tests.builders import FIRST, MINUTE, assistant, call, finished_run, new_thread, spoken
+from tests.builders import FIRST, MINUTE, assistant, call, finished_run, new_thread, text_events
 from tests.conformance.conftest import SPACE
-from tests.conformance.interleavings.orders import Two
-from tests.conformance.scenes import (
-    ASKING,
+from tests.conformance.interleavings.orders import TwoWriters
+from tests.conformance.run_builders import (
     COMPLETED,
     QUEUED,
     WAITING,
-    asked,
+    WAITING_FOR_PERSON,
     child_of,
     commit,
     get,
+    messages_of,
+    new_interrupt,
     queued,
     running,
-    said,
     status,
     stream,
 )
@@ -47,18 +47,18 @@ async def check_log(store: Store, lease: Lease, *, spoke: bool) -> None:
     verify_stream(events)
     logged = await store.events.after(SPACE, lease.run_id)
     assert [event.seq for event in logged] == list(range(1, len(logged) + 1))
-    assert [content for _, _, content in await said(store, lease.run_id)][:1] == (["hi"] if spoke else [])
+    assert [content for _, _, content in await messages_of(store, lease.run_id)][:1] == (["hi"] if spoke else [])
     with pytest.raises(LeaseLost):
         await commit(store, lease, messages=[assistant("late")])
 
 
 @pytest.mark.parametrize("move", [None, QUEUED, WAITING], ids=["stays", "queued", "waiting"])
-async def test_a_run_is_ended_before_or_after_a_commit(two: Two, store: Store, move: Move | None) -> None:
+async def test_a_run_is_ended_before_or_after_a_commit(two: TwoWriters, store: Store, move: Move | None) -> None:
     seen = set()
 
     async def scene() -> Any:
         lease = await running(store)
-        says = {"messages": [assistant("hi", call("c1"))], "events": spoken("hi")}
+        says = {"messages": [assistant("hi", call("c1"))], "events": text_events("hi")}
 
         async def check(ended: object, committed: object) -> None:
             spoke = isinstance(committed, Committed)
@@ -66,7 +66,7 @@ async def test_a_run_is_ended_before_or_after_a_commit(two: Two, store: Store, m
             assert spoke or isinstance(committed, LeaseLost)
             assert isinstance(ended, list)
             await check_log(store, lease, spoke=spoke)
-            assert len(await said(store, lease.run_id)) == (2 if spoke else 0)  # what it asked for is answered
+            assert len(await messages_of(store, lease.run_id)) == (2 if spoke else 0)  # what it asked for is answered
 
         return end(two.first, lease.run), commit(two.second, lease, **says, move=move), check
 
@@ -74,7 +74,7 @@ async def test_a_run_is_ended_before_or_after_a_commit(two: Two, store: Store, m
     assert seen == {True, False}
 
 
-async def test_a_run_is_ended_or_completed_but_not_both(two: Two, store: Store) -> None:
+async def test_a_run_is_ended_or_completed_but_not_both(two: TwoWriters, store: Store) -> None:
     seen = set()
 
     async def scene() -> Any:
@@ -99,7 +99,7 @@ async def test_a_run_is_ended_or_completed_but_not_both(two: Two, store: Store) 
     assert seen == {True, False}
 
 
-async def test_of_two_ends_one_is_accepted(two: Two, store: Store) -> None:
+async def test_of_two_ends_one_is_accepted(two: TwoWriters, store: Store) -> None:
     async def scene() -> Any:
         lease = await running(store)
 
@@ -112,13 +112,13 @@ async def test_of_two_ends_one_is_accepted(two: Two, store: Store) -> None:
     await two.explore(scene)
 
 
-async def test_a_question_is_answered_or_closed_by_an_end(two: Two, store: Store) -> None:
+async def test_an_interrupt_is_answered_or_closed_by_an_end(two: TwoWriters, store: Store) -> None:
     seen = set()
 
     async def scene() -> Any:
         lease = await running(store)
         name = InterruptId(f"question-{lease.run_key}")
-        await commit(store, lease, interrupts=[asked(name)], move=ASKING)
+        await commit(store, lease, interrupts=[new_interrupt(name)], move=WAITING_FOR_PERSON)
 
         async def check(ended: object, answered: object) -> None:
             accepted = isinstance(answered, Interrupt)
@@ -136,7 +136,7 @@ async def test_a_question_is_answered_or_closed_by_an_end(two: Two, store: Store
     assert seen == {True, False}
 
 
-async def test_an_item_is_put_in_before_an_end_or_refused(two: Two, store: Store) -> None:
+async def test_an_inbox_item_is_added_before_an_end_or_refused(two: TwoWriters, store: Store) -> None:
     seen = set()
 
     async def scene() -> Any:
@@ -156,7 +156,7 @@ async def test_an_item_is_put_in_before_an_end_or_refused(two: Two, store: Store
     assert seen == {True, False}
 
 
-async def test_no_child_outlives_the_end_of_its_parent(two: Two, store: Store) -> None:
+async def test_no_child_outlives_the_end_of_its_parent(two: TwoWriters, store: Store) -> None:
     seen = set()
 
     async def scene() -> Any:
@@ -177,7 +177,7 @@ async def test_no_child_outlives_the_end_of_its_parent(two: Two, store: Store) -
     assert seen == {True, False}
 
 
-async def test_an_ended_run_is_not_claimed(two: Two, store: Store) -> None:
+async def test_an_ended_run_is_not_claimed(two: TwoWriters, store: Store) -> None:
     async def scene() -> Any:
         run = await queued(store)
 
@@ -195,7 +195,7 @@ async def test_an_ended_run_is_not_claimed(two: Two, store: Store) -> None:
     await two.explore(scene)
 
 
-async def test_a_lease_is_renewed_or_taken_back(two: Two, store: Store, clock: HeldClock) -> None:
+async def test_a_lease_is_renewed_or_the_run_is_requeued(two: TwoWriters, store: Store, clock: HeldClock) -> None:
     seen = set()
 
     async def scene() -> Any:
@@ -218,8 +218,8 @@ async def test_a_lease_is_renewed_or_taken_back(two: Two, store: Store, clock: H
     assert seen == {True, False}
 
 
-async def test_a_late_worker_commits_before_it_is_given_up_or_not_at_all(
-    two: Two, store: Store, clock: HeldClock
+async def test_a_late_worker_commits_before_the_expiry_or_not_at_all(
+    two: TwoWriters, store: Store, clock: HeldClock
 ) -> None:
     seen = set()
 
@@ -240,7 +240,9 @@ async def test_a_late_worker_commits_before_it_is_given_up_or_not_at_all(
     assert seen == {True, False}
 
 
-async def test_a_base_is_deleted_before_or_after_a_run_is_made_on_it(two: Two, store: Store, where: str) -> None:
+async def test_a_base_is_deleted_before_or_after_a_run_on_it_is_created(
+    two: TwoWriters, store: Store, where: str
+) -> None:
     seen = set()
 
     async def scene() -> Any:
@@ -264,7 +266,7 @@ async def test_a_base_is_deleted_before_or_after_a_run_is_made_on_it(two: Two, s
     assert seen == {True, False}
 
 
-async def test_no_tombstone_is_left_by_two_deletes(two: Two, store: Store, where: str) -> None:
+async def test_no_tombstone_is_left_by_two_deletes(two: TwoWriters, store: Store, where: str) -> None:
     async def scene() -> Any:
         thread = await new_thread(store, SPACE)
         runs = [await finished_run(store, SPACE, thread, text) for text in ("one", "two")]
@@ -281,7 +283,7 @@ async def test_no_tombstone_is_left_by_two_deletes(two: Two, store: Store, where
     await two.explore(scene)
 
 
-async def test_a_released_run_is_not_lost_to_an_end(two: Two, store: Store) -> None:
+async def test_a_released_run_is_not_lost_to_an_end(two: TwoWriters, store: Store) -> None:
     async def scene() -> Any:
         lease = await running(store)
 

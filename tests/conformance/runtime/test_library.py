@@ -14,15 +14,17 @@ from holdfast.domain.limits import Limits
 from holdfast.ports.runtime import StoredFile
 from holdfast.store.store import Store
 from tests.builders import claim
+from tests.conformance.run_builders import WAITING_FOR_PERSON, commit, new_interrupt, running
 from tests.conformance.runtime.implementations import Runtime
-from tests.conformance.scenes import ASKING, asked, commit, running
 from tests.scenario.agents.workshop import Workshop
 
 NARROW: Final = ["bash(git push)"]
 WIDE: Final = ["bash(git *)"]
 
 
-async def test_the_agent_of_a_run_is_as_it_is_defined_now(store: Store, runtime: Runtime, workshop: Workshop) -> None:
+async def test_the_agent_of_a_run_has_its_current_definition(
+    store: Store, runtime: Runtime, workshop: Workshop
+) -> None:
     lease = await running(store, "go", agent_type="bot")
     before = await runtime.library.agent(lease)
     workshop.configure(description="edited", limits={"max_iterations": 3}, unknown_outcome="ask", tools=["plan_*"])
@@ -33,7 +35,7 @@ async def test_the_agent_of_a_run_is_as_it_is_defined_now(store: Store, runtime:
     assert before.digest != after.digest
 
 
-async def test_an_agent_that_is_not_there_is_not_found(store: Store, runtime: Runtime) -> None:
+async def test_an_agent_that_does_not_exist_is_not_found(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go", agent_type="nobody")
     with pytest.raises(NotFound, match="nobody"):
         await runtime.library.agent(lease)
@@ -53,7 +55,7 @@ async def test_a_file_of_the_space_is_read_with_its_bytes(store: Store, runtime:
         await runtime.library.file(lease, kept.id)
 
 
-async def test_what_a_person_granted_to_an_agent_is_there_at_once_and_once(store: Store, runtime: Runtime) -> None:
+async def test_a_granted_rule_takes_effect_at_once_and_is_stored_once(store: Store, runtime: Runtime) -> None:
     lease = await answered(store, {"decision": "deny"})
     assert (await runtime.library.agent(lease)).granted == []
     for chosen in ({}, {"rules": WIDE}, {}):
@@ -75,7 +77,7 @@ async def test_what_a_person_granted_to_an_agent_is_there_at_once_and_once(store
         (None, "bot", NARROW),
     ],
 )
-async def test_what_nobody_said_is_not_granted(
+async def test_a_rule_without_a_response_is_not_granted(
     store: Store, runtime: Runtime, response: Json, agent: str, rules: list[str]
 ) -> None:
     lease = await answered(store, response)
@@ -84,15 +86,13 @@ async def test_what_nobody_said_is_not_granted(
     assert (await runtime.library.agent(lease)).granted == []
 
 
-async def test_what_was_said_in_another_run_is_not_granted(store: Store, runtime: Runtime) -> None:
+async def test_a_response_in_another_run_grants_nothing(store: Store, runtime: Runtime) -> None:
     await answered(store, {"decision": "always"})
     with pytest.raises(Conflict, match="ask a person first"):
         await runtime.library.grant(await running(store, "go", agent_type="bot"), agent="bot", rules=NARROW)
 
 
-async def test_nothing_is_granted_over_a_file_that_is_in_error(
-    store: Store, runtime: Runtime, workshop: Workshop
-) -> None:
+async def test_nothing_is_granted_in_an_invalid_file(store: Store, runtime: Runtime, workshop: Workshop) -> None:
     lease = await answered(store, {"decision": "always"})
     workshop.write("permissions.json", "{")
     with pytest.raises(Conflict, match="permissions.json"):
@@ -105,6 +105,6 @@ async def answered(store: Store, response: Json) -> Lease:
     lease = await running(store, "go", agent_type="bot")
     name = f"may-{lease.run_id}"
     told = {"tool": "bash", "asking": ["bot"], "offers": [NARROW, WIDE]}
-    await commit(store, lease, interrupts=[asked(name, metadata=told)], move=ASKING)
+    await commit(store, lease, interrupts=[new_interrupt(name, metadata=told)], move=WAITING_FOR_PERSON)
     await store.interrupts.respond(lease.space_id, InterruptId(name), InterruptResponse(response=response))
     return await claim(store)

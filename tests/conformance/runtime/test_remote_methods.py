@@ -20,8 +20,8 @@ from holdfast.domain.ids import SpaceId
 from holdfast.domain.tool import ToolClass, ToolInterrupt, ToolReply, check_tool_spec
 from holdfast.store.store import Store
 from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.run_builders import running
 from tests.conformance.runtime.implementations import Runtime
-from tests.conformance.scenes import running
 
 ECHO = RemoteMethod(name="echo", description="Say it again.")
 READ = RemoteMethod(name="read", description="Read something.", read_only=True)
@@ -64,7 +64,7 @@ def offering(
         yield parrot
 
 
-async def test_methods_are_listed_among_the_tools_as_long_as_their_client_is_there(
+async def test_methods_are_listed_as_tools_while_their_client_is_connected(
     store: Store, runtime: Runtime, methods: RemoteMethods
 ) -> None:
     lease = await running(store, "go")
@@ -80,7 +80,7 @@ async def test_methods_are_listed_among_the_tools_as_long_as_their_client_is_the
     assert await runtime.remote.list(lease) == before
 
 
-async def test_a_method_is_called_under_the_key_of_the_call(
+async def test_a_method_is_called_with_the_key_of_the_call(
     store: Store, runtime: Runtime, methods: RemoteMethods
 ) -> None:
     lease = await running(store, "go")
@@ -107,9 +107,7 @@ async def test_a_client_of_another_space_offers_nothing(store: Store, runtime: R
         assert parrot.calls == []
 
 
-async def test_no_client_is_called_in_the_name_of_a_lease_that_is_lost(
-    store: Store, runtime: Runtime, methods: RemoteMethods
-) -> None:
+async def test_no_client_is_called_with_a_lost_lease(store: Store, runtime: Runtime, methods: RemoteMethods) -> None:
     lease = await running(store, "go")
     await store.runs.end(SPACE, lease.run_id)
     with offering(methods, ECHO) as parrot, pytest.raises(LeaseLost):
@@ -118,7 +116,7 @@ async def test_no_client_is_called_in_the_name_of_a_lease_that_is_lost(
 
 
 @pytest.mark.parametrize(("method", "unknown"), [(ECHO, True), (READ, False)])
-async def test_of_a_call_whose_client_goes_away_nobody_knows_more_than_its_class(
+async def test_a_call_whose_client_disconnects_settles_by_its_tool_class(
     store: Store, runtime: Runtime, methods: RemoteMethods, method: RemoteMethod, unknown: bool
 ) -> None:
     lease = await running(store, "go")
@@ -131,7 +129,7 @@ async def test_of_a_call_whose_client_goes_away_nobody_knows_more_than_its_class
     assert str(reply.content).startswith("CLIENT_GONE: ")
 
 
-async def test_a_call_that_is_given_up_is_cancelled_at_its_client(
+async def test_a_cancelled_call_is_cancelled_at_its_client(
     store: Store, runtime: Runtime, methods: RemoteMethods
 ) -> None:
     lease = await running(store, "go")
@@ -143,7 +141,9 @@ async def test_a_call_that_is_given_up_is_cancelled_at_its_client(
         assert parrot.told[-1] == CallCancelledFrame(call_id=parrot.calls[0].call_id)
 
 
-async def test_a_method_never_asks_and_needs_no_trust(store: Store, runtime: Runtime, methods: RemoteMethods) -> None:
+async def test_a_method_raises_no_interrupt_and_needs_no_trust(
+    store: Store, runtime: Runtime, methods: RemoteMethods
+) -> None:
     lease = await running(store, "go")
     asked: dict[str, Json] = {}
     with offering(methods, ECHO):

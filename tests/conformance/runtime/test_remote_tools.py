@@ -9,8 +9,8 @@ from holdfast.domain.tool import ToolInterrupt, check_tool_spec
 from holdfast.store.store import Store
 from tests.builders import FIRST, MINUTE, finish, new_run, new_thread
 from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.run_builders import child_of, commit, running
 from tests.conformance.runtime.implementations import Runtime
-from tests.conformance.scenes import child_of, commit, running
 
 
 async def test_the_tools_of_a_run_are_listed_by_name(store: Store, runtime: Runtime) -> None:
@@ -20,7 +20,7 @@ async def test_the_tools_of_a_run_are_listed_by_name(store: Store, runtime: Runt
     assert "task_status" in names
 
 
-async def test_a_tool_answers_however_often_it_is_asked(store: Store, runtime: Runtime) -> None:
+async def test_a_tool_replies_to_repeated_calls(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go")
     child = await child_of(store, lease.run_id, "help", agent_type="kid")
     replies = [await runtime.remote.call(lease, "task_status", {"task_id": child.id}, key="k") for _ in range(2)]
@@ -28,7 +28,7 @@ async def test_a_tool_answers_however_often_it_is_asked(store: Store, runtime: R
     assert not any(reply.failed for reply in replies)
 
 
-async def test_a_task_tells_how_it_ended(store: Store, runtime: Runtime) -> None:
+async def test_a_task_reports_its_result(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go")
     children = [await child_of(store, lease.run_id, name) for name in ("one", "two")]
     done, failed = await store.leases.claim(FIRST, lease=MINUTE, limit=2)
@@ -42,7 +42,7 @@ async def test_a_task_tells_how_it_ended(store: Store, runtime: Runtime) -> None
 
 
 @pytest.mark.parametrize("arguments", [{}, {"task_id": 7}, {"task_id": "run_none"}, {"task_id": "x", "more": 1}])
-async def test_a_tool_that_fails_says_so_in_its_reply(
+async def test_a_failed_tool_reports_that_in_its_reply(
     store: Store, runtime: Runtime, arguments: dict[str, Json]
 ) -> None:
     reply = await runtime.remote.call(await running(store, "go"), "task_status", arguments, key="k")
@@ -50,7 +50,7 @@ async def test_a_tool_that_fails_says_so_in_its_reply(
     assert str(reply.content).startswith(("INVALID: ", "NOT_FOUND: "))
 
 
-async def test_a_run_of_another_space_is_none(store: Store, runtime: Runtime) -> None:
+async def test_a_run_of_another_space_is_not_found_by_a_tool(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go")
     foreign = await new_run(store, OTHER, await new_thread(store, OTHER), "secret")
     reply = await runtime.remote.call(lease, "task_status", {"task_id": foreign.id}, key="k")
@@ -64,14 +64,14 @@ async def test_a_tool_that_is_not_listed_is_not_found(store: Store, runtime: Run
         await runtime.remote.call(await running(store, "go"), "tusk_status", {}, key="k")
 
 
-async def test_nothing_is_done_in_the_name_of_a_lease_that_is_lost(store: Store, runtime: Runtime) -> None:
+async def test_a_lost_lease_calls_no_tool(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go")
     await store.runs.end(SPACE, lease.run_id)
     with pytest.raises(LeaseLost):
         await runtime.remote.call(lease, "task_status", {"task_id": lease.run_id}, key="k")
 
 
-async def test_a_tool_that_has_not_asked_takes_no_answer(store: Store, runtime: Runtime) -> None:
+async def test_a_tool_without_an_interrupt_cannot_be_resumed(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go")
     for name in ("task_status", "tusk_status"):
         with pytest.raises(NotFound):
@@ -80,7 +80,7 @@ async def test_a_tool_that_has_not_asked_takes_no_answer(store: Store, runtime: 
             )
 
 
-async def test_what_can_be_no_tool_of_the_run_is_not_trusted(store: Store, runtime: Runtime) -> None:
+async def test_a_name_that_cannot_be_a_tool_of_the_run_is_not_trusted(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go")
     for name in ("tusk_status", "mcp__none__look"):
         with pytest.raises(NotFound):

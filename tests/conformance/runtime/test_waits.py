@@ -1,4 +1,4 @@
 """Nobody waits for himself, however a worker reaches the journal."""
 
-from tests.conformance.runtime.others import *  # noqa: F403
+from tests.conformance.runtime.other_implementations import *  # noqa: F403
 from tests.conformance.test_waits import *  # noqa: F403

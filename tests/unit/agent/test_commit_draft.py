@@ -9,7 +9,7 @@ from holdfast.agent.run_writer import CommitDraft
 from holdfast.domain.ids import InterruptId, TimerId
 from holdfast.domain.limits import Usage
 from holdfast.domain.step import Step, StepKind, StepState
-from tests.builders import spoken, user
+from tests.builders import text_events, user
 from tests.unit.agent.fakes import LEASE
 
 LISTS = ("events", "messages", "consumed", "withdrawn", "cancelled_timers")
@@ -33,7 +33,7 @@ parts = st.fixed_dictionaries(
 def drafted(given: dict[str, Any]) -> CommitDraft:
     """Return a draft with these parts."""
     draft = CommitDraft()
-    draft.events += [event for number in given["events"] for event in spoken(str(number), id=f"m{number}")]
+    draft.events += [event for number in given["events"] for event in text_events(str(number), id=f"m{number}")]
     draft.messages += [user(str(number)) for number in given["messages"]]
     draft.consumed += given["consumed"]
     draft.withdrawn += [InterruptId(str(number)) for number in given["withdrawn"]]
@@ -77,6 +77,6 @@ def test_a_draft_has_every_part_of_a_commit() -> None:
 
 def test_the_end_of_a_segment_is_the_last_event() -> None:
     draft = CommitDraft()
-    draft.events += spoken("x")
-    end = spoken("end", id="end")
-    assert draft.to_commit(LEASE, end=end).events == [*spoken("x"), *end]
+    draft.events += text_events("x")
+    end = text_events("end", id="end")
+    assert draft.to_commit(LEASE, end=end).events == [*text_events("x"), *end]

@@ -30,7 +30,7 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.stream_verifier import verify_stream
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import get, running, said, stream
+from tests.conformance.run_builders import get, messages_of, running, stream
 from tests.unit.agent.fakes import FakeModel
 
 CALL = ToolCallId("c")
@@ -115,7 +115,7 @@ async def test_unparsable_arguments_are_reported_to_the_model(store: Store, argu
     async with executing(store, fake_model) as lease:
         pass
     run = await get(store, lease.run_id)
-    results = [str(text) for _, role, text in await said(store, run.id) if role is Role.TOOL]
+    results = [str(text) for _, role, text in await messages_of(store, run.id) if role is Role.TOOL]
     states = [step.state for step in await store.steps.of_run(SPACE, run.id) if step.tool_call_id is not None]
     assert (run.status, run.output) == (RunStatus.COMPLETED, "done")
     assert why in results[0]
@@ -145,7 +145,7 @@ async def test_a_message_after_the_final_answer_is_answered_before_the_run_ends(
         await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data=data)
         fake_model.say(FINISHED, TextDelta("yes?"), FINISHED)
     run = await get(store, lease.run_id)
-    assert [text for _, _, text in await said(store, run.id)] == ["go", "that is all", "wait", "yes?"]
+    assert [text for _, _, text in await messages_of(store, run.id)] == ["go", "that is all", "wait", "yes?"]
     assert (run.status, run.output, run.iterations) == (RunStatus.COMPLETED, "yes?", 2)
     verify_stream(await stream(store, run.id))
 
@@ -171,5 +171,5 @@ async def test_nothing_is_written_to_a_run_that_has_ended(store: Store) -> None:
             await store.runs.end(SPACE, lease.run_id)
             fake_model.say(TextDelta("here it is"), FINISHED)
     assert [type(error).__name__ for error in raised.value.exceptions] == ["LeaseLost"]
-    assert [text for _, _, text in await said(store, lease.run_id)] == ["go"]
+    assert [text for _, _, text in await messages_of(store, lease.run_id)] == ["go"]
     verify_stream(await stream(store, lease.run_id))

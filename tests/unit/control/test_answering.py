@@ -11,7 +11,7 @@ from holdfast.domain.interrupt import InterruptKind, InterruptStatus, NewInterru
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread
 from tests.builders import claim, finish
-from tests.conformance.scenes import ASKING, asked, commit
+from tests.conformance.run_builders import WAITING_FOR_PERSON, commit, new_interrupt
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop
 from tests.unit.control.unchanged import unchanged
 
@@ -20,14 +20,17 @@ CHOICE: dict[str, Json] = {"type": "string", "enum": ["red", "green"]}
 
 def question(name: str, **more: Any) -> NewInterrupt:
     """Return a question that any answer is good enough for."""
-    return asked(name, **{"kind": InterruptKind.INPUT, **more})
+    return new_interrupt(name, **{"kind": InterruptKind.INPUT, **more})
 
 
 async def asking(floor: Floor, *names: str, parent: Run | None = None, **more: Any) -> Run:
     """Return a run that asks a person."""
     run = await floor.start(thread=NewThread(agent_type="bot"), parent_run_id=None if parent is None else parent.id)
     await commit(
-        floor.store, await claim(floor.store), interrupts=[question(name, **more) for name in names], move=ASKING
+        floor.store,
+        await claim(floor.store),
+        interrupts=[question(name, **more) for name in names],
+        move=WAITING_FOR_PERSON,
     )
     return await floor.get(run)
 

@@ -10,7 +10,7 @@ from holdfast.domain.limits import Limits
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.run import Mode, Priority, Run, RunStatus
 from tests.builders import assistant, call, claim, finish, result, user
-from tests.conformance.scenes import FAILED, commit
+from tests.conformance.run_builders import FAILED, commit
 from tests.scenario.agents.workshop import SPACE, Floor, Workshop
 from tests.unit.control.unchanged import unchanged
 

@@ -19,7 +19,7 @@ from holdfast.store.notifications import SqlNotifications
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import at, get, queued, status
+from tests.conformance.run_builders import get, queued, seconds_from_now, status
 from tests.unit.engine.test_notification_loop import numbered
 from tests.unit.engine.workers import (
     HOUR,
@@ -61,15 +61,15 @@ async def test_the_engine_executes_runs_fires_timers_and_dispatches_notification
     async with asyncio.timeout(LIMIT), new_engine(store, bus, Actor(completing(store))).running():
         await becomes(store, await queued(store, "hi"), RunStatus.COMPLETED)
         assert len(await numbered(store, 1)) == 1
-        late = await queued(store, "late", wait_until=at(clock, 3600))
-        await store.timers.set(SPACE, NewTimer(kind="deadline", due_at=at(clock, -1)), run=late.id)
+        late = await queued(store, "late", wait_until=seconds_from_now(clock, 3600))
+        await store.timers.set(SPACE, NewTimer(kind="deadline", due_at=seconds_from_now(clock, -1)), run=late.id)
         await becomes(store, late, RunStatus.FAILED)
 
 
 async def test_a_process_without_a_worker_leaves_runs_to_others(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     run = await queued(store, "hi")
     async with asyncio.timeout(LIMIT), new_engine(store, bus, None).running():
-        await store.timers.set(SPACE, NewTimer(kind="deadline", due_at=at(clock, -1)), run=run.id)
+        await store.timers.set(SPACE, NewTimer(kind="deadline", due_at=seconds_from_now(clock, -1)), run=run.id)
         await becomes(store, run, RunStatus.FAILED)
     assert (await get(store, run.id)).session_id is None
 

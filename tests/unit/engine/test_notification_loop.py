@@ -15,7 +15,7 @@ from holdfast.store.notifications import SqlNotifications
 from holdfast.store.store import Store
 from tests.builders import finish
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import running
+from tests.conformance.run_builders import running
 from tests.unit.engine.workers import LIMIT, NEVER, DeafBus, background
 
 

@@ -21,13 +21,13 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, claim
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import WAITING, asking, at, commit, get, queued, running, status
+from tests.conformance.run_builders import WAITING, commit, get, queued, running, seconds_from_now, status, waiting_run
 from tests.unit.engine.workers import DeafBus, background, becomes, firing
 
 
 async def timer(store: Store, clock: HeldClock, kind: str, *, run: Run | None = None, data: Any = None) -> Timer:
     """Set a timer that is due in a second."""
-    new = NewTimer(kind=kind, due_at=at(clock, 1), data=data)
+    new = NewTimer(kind=kind, due_at=seconds_from_now(clock, 1), data=data)
     return await store.timers.set(SPACE, new, run=None if run is None else run.id)
 
 
@@ -63,7 +63,7 @@ async def test_a_wake_puts_its_timer_into_the_inbox_and_wakes_the_run(
     store: Store, bus: LocalBus, clock: HeldClock
 ) -> None:
     lease = await running(store, "hi")
-    new = NewTimer(kind="wake", due_at=at(clock, 1), id=TimerId("nap"))
+    new = NewTimer(kind="wake", due_at=seconds_from_now(clock, 1), id=TimerId("nap"))
     await commit(store, lease, timers=[new], move=WAITING)
     clock.tick(MINUTE)
     async with firing(store, bus, clock):
@@ -203,7 +203,7 @@ async def test_more_timers_than_one_batch_are_all_fired(store: Store, bus: Local
 
 
 async def test_an_expired_interrupt_gets_its_default_outcome(store: Store, bus: LocalBus, clock: HeldClock) -> None:
-    run = await asking(store, default="no", expires_at=at(clock, 60))
+    run = await waiting_run(store, default="no", expires_at=seconds_from_now(clock, 60))
     async with firing(store, bus, clock, patience=0.02):
         await asyncio.sleep(0.05)
         assert await status(store, run.id) is RunStatus.WAITING
@@ -219,6 +219,6 @@ async def test_an_interrupt_expires_on_time_without_the_fallback_interval(tmp_pa
     bus, clock = LocalBus(), SystemClock()
     async with open_store(tmp_path / "holdfast.db", bus=bus) as store:
         await store.spaces.create(SPACE, name="Acme")
-        run = await asking(store, default="no", expires_at=instant(Millis(clock.now() + 100)))
+        run = await waiting_run(store, default="no", expires_at=instant(Millis(clock.now() + 100)))
         async with firing(store, bus, clock):
             await becomes(store, run, RunStatus.QUEUED)

@@ -18,7 +18,7 @@ from holdfast.engine.watcher import WAKEUP_FALLBACK_SECONDS, Watcher
 from holdfast.ports.bus import Bus, WakeHint
 from holdfast.ports.log import EventLog, LoggedEvent, LogHead
 from holdfast.store.store import Store
-from tests.builders import claim, finish, new_run, new_thread, spoken
+from tests.builders import claim, finish, new_run, new_thread, text_events
 from tests.unit.engine.workers import DeafBus
 
 SPACE = SpaceId("acme")
@@ -74,7 +74,7 @@ async def test_a_stream_is_woken_by_a_commit(store: Store, bus: LocalBus) -> Non
             head = await watch.wait_past(0)
             assert head is not None and head.last_event_seq == 1
             waiting = asyncio.gather(watch.wait_past(1))
-            await store.journal.commit(Commit(lease=lease, events=spoken("hello")))
+            await store.journal.commit(Commit(lease=lease, events=text_events("hello")))
             (head,) = await waiting
             assert head is not None and head.last_event_seq == 4
 
@@ -94,7 +94,7 @@ async def test_all_streams_of_a_run_are_woken_by_its_end(store: Store, bus: Loca
 
     async with watching(store, bus) as watcher:
         followers = asyncio.gather(*[follow(watcher) for _ in range(50)])
-        await store.journal.commit(Commit(lease=lease, events=spoken("hello")))
+        await store.journal.commit(Commit(lease=lease, events=text_events("hello")))
         await finish(store, lease)
         assert {seen[-1] for seen in await followers} == {7}
 

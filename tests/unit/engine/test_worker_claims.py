@@ -16,7 +16,7 @@ from holdfast.domain.run import RunStatus
 from holdfast.ports.bus import WakeHint
 from holdfast.store.store import Store
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import after, queued, status
+from tests.conformance.run_builders import queued, run_after, status
 from tests.unit.engine.workers import HOUR, Actor, DeafBus, Watched, becomes, completing, hanging, working
 
 
@@ -133,8 +133,8 @@ async def test_an_empty_queue_is_not_polled(store: Store, bus: LocalBus) -> None
 
 async def test_runs_of_one_branch_are_executed_one_after_the_other(store: Store, bus: LocalBus) -> None:
     first = await queued(store, "one")
-    second = await after(store, first, "two")
-    third = await after(store, second, "three")
+    second = await run_after(store, first, "two")
+    third = await run_after(store, second, "three")
     actor = Actor(completing(store))
     async with working(store, bus, actor):
         assert [(await actor.begun.get()).run_id for _ in range(3)] == [first.id, second.id, third.id]

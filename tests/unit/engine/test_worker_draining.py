@@ -11,7 +11,7 @@ from holdfast.engine.watcher import Watcher
 from holdfast.engine.worker import Worker
 from holdfast.store.store import Store
 from tests.builders import SECOND
-from tests.conformance.scenes import get, queued, status
+from tests.conformance.run_builders import get, queued, status
 from tests.unit.engine.workers import (
     HOUR,
     SOON,

@@ -14,9 +14,9 @@ from holdfast.domain.run import RunStatus
 from holdfast.ports.bus import WakeHint
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.builders import MINUTE, SECOND, claim, spoken
+from tests.builders import MINUTE, SECOND, claim, text_events
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import QUEUED, after, commit, get, queued, status, stream
+from tests.conformance.run_builders import QUEUED, commit, get, queued, run_after, status, stream
 from tests.unit.engine.workers import HOUR, SOON, Actor, Watched, becomes, completing, hanging, working
 
 MOMENT = timedelta(milliseconds=200)
@@ -54,7 +54,7 @@ async def test_a_run_whose_lease_was_lost_is_cancelled_and_writes_nothing(
     (kept,) = await store.leases.renew(SECOND, [taken], lease=HOUR)  # letting go of the lost one did not touch it
     assert kept.number == taken.number
     with pytest.raises(LeaseLost):
-        await store.journal.commit(Commit(lease=lost, events=spoken("late")))
+        await store.journal.commit(Commit(lease=lost, events=text_events("late")))
 
 
 async def test_an_ended_run_is_cancelled_without_waiting_for_the_heartbeat(store: Store, bus: LocalBus) -> None:
@@ -74,7 +74,7 @@ async def test_a_run_behind_an_ended_one_starts_once_that_is_cancelled(store: St
 
     actor = Actor(hang_first)
     first = await queued(store, "one")
-    second = await after(store, first, "two")
+    second = await run_after(store, first, "two")
     async with working(store, bus, actor):
         await actor.begun.get()
         await store.runs.end(SPACE, first.id)
@@ -91,7 +91,7 @@ async def test_an_executor_that_returns_when_cancelled_is_released_too(store: St
 
     actor = Actor(shrug)
     first = await queued(store, "one")
-    second = await after(store, first, "two")
+    second = await run_after(store, first, "two")
     async with working(store, bus, actor):
         await actor.begun.get()
         await store.runs.end(SPACE, first.id)

@@ -9,7 +9,7 @@ from holdfast.domain.errors import Unavailable
 from holdfast.domain.run import RunStatus
 from holdfast.engine.loops import FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, StoreOutage
 from holdfast.store.store import Store
-from tests.conformance.scenes import queued
+from tests.conformance.run_builders import queued
 from tests.unit.engine.workers import SOON, Actor, Watched, becomes, completing, working
 
 

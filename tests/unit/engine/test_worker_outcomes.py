@@ -15,7 +15,7 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import SECOND
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import COMPLETED, QUEUED, WAITING, after, commit, get, queued, status, stream
+from tests.conformance.run_builders import COMPLETED, QUEUED, WAITING, commit, get, queued, run_after, status, stream
 from tests.unit.engine.workers import HOUR, SOON, Actor, Play, Watched, becomes, completing, working
 
 
@@ -156,7 +156,7 @@ async def test_a_run_behind_a_failed_one_starts(store: Store, bus: LocalBus) -> 
         await completing(store)(lease, stop)
 
     first = await queued(store, "one")
-    second = await after(store, first, "two")
+    second = await run_after(store, first, "two")
     async with working(store, bus, Actor(play)):
         await becomes(store, second, RunStatus.COMPLETED)
 
@@ -187,7 +187,7 @@ async def test_a_run_whose_lease_was_lost_is_released_without_an_error(
         await commit(store, lease, move=COMPLETED)
 
     first = await queued(store, "one")
-    second = await after(store, first, "two")
+    second = await run_after(store, first, "two")
     async with working(store, bus, Actor(play)):
         await becomes(store, second, RunStatus.CANCELLED)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

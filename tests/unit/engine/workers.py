@@ -20,7 +20,7 @@ from holdfast.ports.queue import Leases, QueueState
 from holdfast.ports.runtime import Clock
 from holdfast.store.store import Store
 from tests.builders import finish
-from tests.conformance.scenes import get
+from tests.conformance.run_builders import get
 
 Play: TypeAlias = Callable[[Lease, asyncio.Event], Awaitable[None]]
 

@@ -14,7 +14,7 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, claim
 from tests.conformance.conftest import SPACE
-from tests.conformance.scenes import running
+from tests.conformance.run_builders import running
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, new_thread, user
 from tests.conformance.conftest import SPACE
-from tests.conformance.conversations import answered, texts
+from tests.conformance.conversations import completed_run, texts
 
 ANEW: Final[Mapping[str, dict[str, Any]]] = {
     "plain": {"base": None},
@@ -56,7 +56,7 @@ NOT_ANEW: Final[Mapping[str, dict[str, Any]]] = {
 async def thread(store: Store, clock: HeldClock) -> ThreadId:
     """Return a thread that has a run already."""
     made = await store.threads.create(SPACE, NewThread(title="t", context_window=5))
-    await answered(store, made.id, "before", "then")
+    await completed_run(store, made.id, "before", "then")
     clock.tick(timedelta(seconds=1))
     return made.id
 
@@ -80,12 +80,12 @@ async def check_told(store: Store, lease: Lease) -> None:
     await store.leases.release(lease)
     (again,) = await store.leases.claim(FIRST, lease=MINUTE)
     run = replace(lease.run, session_id=again.run.session_id, attempt=again.run.attempt)
-    fresh = {"number": again.number, "expires_at": again.expires_at, "run": run, "opening": None}
+    fresh = {"number": again.number, "expires_at": again.expires_at, "run": run, "snapshot": None}
     assert again == replace(lease, **fresh)
 
 
 @pytest.mark.parametrize("kind", [*ANEW, *NOT_ANEW])
-async def test_a_lease_tells_the_run_as_it_is(store: Store, where: str | Path, thread: ThreadId, kind: str) -> None:
+async def test_a_lease_shows_the_run_as_it_is(store: Store, where: str | Path, thread: ThreadId, kind: str) -> None:
     fields = ANEW[kind] if kind in ANEW else NOT_ANEW[kind]
     new = NewRun(**{"thread": thread, "messages": [user("hi")], **fields})
     _, (lease,) = await claim_at_birth(store, new)
@@ -94,7 +94,7 @@ async def test_a_lease_tells_the_run_as_it_is(store: Store, where: str | Path, t
     await check_told(store, lease)
 
 
-async def test_what_comes_between_birth_and_claim_is_not_passed_over(
+async def test_an_inbox_item_between_creation_and_claim_is_not_lost(
     store: Store, where: str | Path, thread: ThreadId
 ) -> None:
     run = RunId("run_1")
@@ -107,11 +107,11 @@ async def test_what_comes_between_birth_and_claim_is_not_passed_over(
         *_, (lease,) = await asyncio.gather(*steps)
     else:
         *_, (lease,) = [await step for step in steps]
-    assert lease.opening is None
+    assert lease.snapshot is None
     assert [item.data for item in (await store.journal.open(lease)).inbox] == ["wait"]
 
 
-async def test_runs_whose_making_fails_are_not_taken_for_others(store: Store, thread: ThreadId) -> None:
+async def test_a_failed_creation_does_not_affect_other_new_runs(store: Store, thread: ThreadId) -> None:
     """The first of them has the same key in the store as one that is taken back."""
     used = NewRun(thread=thread, base=None, id=RunId("used"), messages=[user("used")])
     _, (earlier,) = await claim_at_birth(store, used)

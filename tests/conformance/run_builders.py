@@ -22,7 +22,7 @@ COMPLETED = Move(to=RunStatus.COMPLETED)
 FAILED = Move(to=RunStatus.FAILED)
 QUEUED = Move(to=RunStatus.QUEUED)
 WAITING = Move(to=RunStatus.WAITING, reason=WaitsFor.TIMER)
-ASKING = Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON)
+WAITING_FOR_PERSON = Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON)
 
 
 async def queued(store: Store, *said: str, **options: Any) -> Run:
@@ -35,7 +35,7 @@ async def child_of(store: Store, parent: RunId, *said: str, **options: Any) -> R
     return (await store.runs.create(SPACE, _new(NewThread(), said, {"parent_run_id": parent, **options}))).run
 
 
-async def after(store: Store, base: Run, *said: str, **options: Any) -> Run:
+async def run_after(store: Store, base: Run, *said: str, **options: Any) -> Run:
     """Make a run that goes on where `base` ends."""
     return (
         await store.runs.create(SPACE, _new(base.thread_id, said, {"base": RunBase(run_id=base.id), **options}))
@@ -55,10 +55,10 @@ async def commit(store: Store, lease: Lease, **parts: Any) -> Committed:
     return await store.journal.commit(Commit(lease=lease, **parts))
 
 
-async def asking(store: Store, name: str = "question", **question: Any) -> Run:
+async def waiting_run(store: Store, name: str = "question", **question: Any) -> Run:
     """Make a run that waits for a person to answer the interrupt `name`."""
     lease = await running(store, "begin")
-    await commit(store, lease, interrupts=[asked(name, **question)], move=ASKING)
+    await commit(store, lease, interrupts=[new_interrupt(name, **question)], move=WAITING_FOR_PERSON)
     return await get(store, lease.run_id)
 
 
@@ -77,12 +77,12 @@ async def stream(store: Store, run: RunId) -> list[Event]:
     return [decode_event(event.data) for event in await store.events.after(SPACE, run)]
 
 
-async def said(store: Store, run: RunId) -> list[tuple[int | None, Role, object]]:
+async def messages_of(store: Store, run: RunId) -> list[tuple[int | None, Role, object]]:
     """Return what was said in a run."""
     return [(message.sequence, message.role, message.content) for message in await store.messages.of_run(SPACE, run)]
 
 
-def asked(name: str, **question: Any) -> NewInterrupt:
+def new_interrupt(name: str, **question: Any) -> NewInterrupt:
     """Return a question to a person."""
     return NewInterrupt(**{"kind": InterruptKind.APPROVAL, "id": InterruptId(name), **question})
 
@@ -106,7 +106,7 @@ def tool_step(number: int, call_id: str, state: StepState = StepState.STARTED, *
     )
 
 
-def told(step: int, system: str = "be good", **options: Any) -> ContextSnapshot:
+def context_snapshot(step: int, system: str = "be good", **options: Any) -> ContextSnapshot:
     """Return what a model was told in a step: a system prompt and no tools."""
     texts = {text_digest(text): text for text in (system, "[]")}
     nothing: dict[str, Any] = dict.fromkeys(("first_sequence", "last_sequence", "compaction_through"))
@@ -115,7 +115,7 @@ def told(step: int, system: str = "be good", **options: Any) -> ContextSnapshot:
     return ContextSnapshot(step=step, segments=segments, tools=text_digest("[]"), **{**plain, **options})
 
 
-def at(clock: HeldClock, seconds: float) -> Instant:
+def seconds_from_now(clock: HeldClock, seconds: float) -> Instant:
     """Return the moment in so many seconds."""
     return instant(Millis(clock.now() + round(seconds * 1000)))
 

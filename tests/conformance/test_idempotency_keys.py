@@ -18,7 +18,15 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, new_thread, user
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.conversations import claimed, complete, ended, everything, make, on, refused
+from tests.conformance.conversations import (
+    base_on,
+    claim_run,
+    complete,
+    create_run,
+    ended_run,
+    expect_refusal,
+    read_everything,
+)
 
 
 def _new(thread: ThreadId | NewThread, **fields: Any) -> NewRun:
@@ -28,22 +36,22 @@ def _new(thread: ThreadId | NewThread, **fields: Any) -> NewRun:
 async def test_the_same_idempotency_key_returns_the_same_run(store: Store) -> None:
     new = _new(await new_thread(store, SPACE))
     first = await store.runs.create(SPACE, new)
-    before = await everything(store)
+    before = await read_everything(store)
     again = await store.runs.create(SPACE, new)
     assert (first.replayed, again.replayed) == (False, True)
     assert again.run == first.run
-    assert await everything(store) == before
+    assert await read_everything(store) == before
 
 
-async def test_a_run_that_is_returned_again_is_shown_as_it_is_now(store: Store) -> None:
+async def test_a_replayed_run_is_returned_in_its_current_state(store: Store) -> None:
     new = _new(await new_thread(store, SPACE))
     run = (await store.runs.create(SPACE, new)).run
-    done = await complete(store, await claimed(store, run), "done")
+    done = await complete(store, await claim_run(store, run), "done")
     assert (await store.runs.create(SPACE, new)).run == done
     assert done.status is RunStatus.COMPLETED
 
 
-async def test_the_same_run_is_returned_also_when_it_could_not_be_made_any_more(store: Store) -> None:
+async def test_a_run_is_replayed_even_if_it_could_not_be_created_now(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     new = _new(thread, id=RunId("chosen"), on_busy=OnBusy.REJECT)
     run = (await store.runs.create(SPACE, new)).run
@@ -62,7 +70,7 @@ async def test_a_thread_that_was_made_with_the_run_is_not_made_again(store: Stor
 
 async def test_another_body_under_the_same_key_is_a_conflict(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    base = await ended(store, thread, "hello")
+    base = await ended_run(store, thread, "hello")
     new = _new(thread)
     await store.runs.create(SPACE, new)
     others: list[dict[str, Any]] = [
@@ -70,7 +78,7 @@ async def test_another_body_under_the_same_key_is_a_conflict(store: Store) -> No
         {"messages": [user("hello"), user("hello")]},
         {"input": {"a": 1}},
         {"base": None},
-        {"base": on(base)},
+        {"base": base_on(base)},
         {"tags": ["a"]},
         {"thread": NewThread()},
         {"on_busy": OnBusy.FORK},
@@ -78,22 +86,22 @@ async def test_another_body_under_the_same_key_is_a_conflict(store: Store) -> No
         {"id": RunId("chosen")},
     ]
     for other in others:
-        async with refused(store, IdempotencyMismatch):
+        async with expect_refusal(store, IdempotencyMismatch):
             await store.runs.create(SPACE, structs.replace(new, **other))
 
 
-async def test_the_order_of_keys_in_json_makes_no_other_body(store: Store) -> None:
+async def test_the_order_of_json_keys_does_not_change_the_body_digest(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     run = (await store.runs.create(SPACE, _new(thread, input={"a": 1, "b": 2}))).run
     assert (await store.runs.create(SPACE, _new(thread, input={"b": 2, "a": 1}))).run == run
 
 
-async def test_the_key_of_a_deleted_run_makes_no_other(store: Store) -> None:
+async def test_the_key_of_a_deleted_run_creates_no_other(store: Store) -> None:
     new = _new(await new_thread(store, SPACE))
     run = (await store.runs.create(SPACE, new)).run
     await store.runs.end(SPACE, run.id)
     await store.runs.delete(SPACE, run.id)
-    async with refused(store, Conflict):
+    async with expect_refusal(store, Conflict):
         await store.runs.create(SPACE, new)
 
 
@@ -104,10 +112,10 @@ async def test_an_idempotency_key_belongs_to_its_space(store: Store) -> None:
     assert here.run.id != there.run.id
 
 
-async def test_a_key_under_which_nothing_could_be_made_is_free(store: Store) -> None:
+async def test_the_key_of_a_failed_create_can_be_used_again(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    await make(store, thread, id=RunId("used"))
-    async with refused(store, Conflict):
+    await create_run(store, thread, id=RunId("used"))
+    async with expect_refusal(store, Conflict):
         await store.runs.create(SPACE, _new(thread, id=RunId("used")))
     assert not (await store.runs.create(SPACE, _new(thread, id=RunId("free")))).replayed
 
@@ -124,7 +132,7 @@ async def test_a_key_under_which_nothing_could_be_made_is_free(store: Store) -> 
     ],
     ids=["plain", "id", "reject", "message id", "new thread", "new thread id"],
 )
-async def test_of_many_under_one_key_at_once_one_makes_the_run_and_all_return_it(
+async def test_of_many_concurrent_creates_under_one_key_one_creates_and_all_return_the_run(
     store: Store, fields: dict[str, Any]
 ) -> None:
     new = structs.replace(_new(await new_thread(store, SPACE)), **fields)
@@ -135,7 +143,7 @@ async def test_of_many_under_one_key_at_once_one_makes_the_run_and_all_return_it
     assert len(await store.messages.of_run(SPACE, run.id)) == 1
 
 
-async def test_of_many_bodies_under_one_key_at_once_one_is_made(store: Store) -> None:
+async def test_of_many_concurrent_bodies_under_one_key_one_is_created(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     made = await asyncio.gather(
         *(store.runs.create(SPACE, _new(thread, input=number)) for number in range(20)), return_exceptions=True
@@ -144,7 +152,7 @@ async def test_of_many_bodies_under_one_key_at_once_one_is_made(store: Store) ->
     assert len((await store.runs.page(SPACE)).items) == 1
 
 
-async def test_a_run_that_is_returned_again_settles_the_timer_that_fires_it(store: Store, clock: HeldClock) -> None:
+async def test_a_replayed_create_settles_the_timer_that_fires_it(store: Store, clock: HeldClock) -> None:
     new = _new(await new_thread(store, SPACE))
     run = (await store.runs.create(SPACE, new)).run
     timer = await store.timers.set(SPACE, NewTimer(kind="daemon", due_at=instant(clock.now())))
@@ -153,15 +161,15 @@ async def test_a_run_that_is_returned_again_settles_the_timer_that_fires_it(stor
     assert (await store.timers.get(SPACE, timer.id)).state is TimerState.FIRED
 
 
-async def test_the_run_that_a_key_made_is_found_again_without_making_one(store: Store) -> None:
+async def test_the_run_of_a_key_is_found_without_creating_one(store: Store) -> None:
     new = _new(await new_thread(store, SPACE))
     assert await store.runs.find_by_idempotency_key(SPACE, "key", body=body_digest(new)) is None
     run = (await store.runs.create(SPACE, new)).run
     assert await store.runs.find_by_idempotency_key(SPACE, "key", body=body_digest(new)) == run
     assert await store.runs.find_by_idempotency_key(OTHER, "key", body=body_digest(new)) is None
-    async with refused(store, IdempotencyMismatch):
+    async with expect_refusal(store, IdempotencyMismatch):
         await store.runs.find_by_idempotency_key(SPACE, "key", body="other")
     await store.runs.end(SPACE, run.id)
     await store.runs.delete(SPACE, run.id)
-    async with refused(store, Conflict):
+    async with expect_refusal(store, Conflict):
         await store.runs.find_by_idempotency_key(SPACE, "key", body=body_digest(new))

@@ -16,32 +16,37 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import claim
 from tests.conformance.conftest import SPACE
-from tests.conformance.interleavings.gates import Gate, gated_store
-from tests.conformance.interleavings.orders import Two
-from tests.conformance.scenes import ASKING, asked, at, commit, running
+from tests.conformance.interleavings.barriers import Barrier, open_barrier_store
+from tests.conformance.interleavings.orders import TwoWriters
+from tests.conformance.run_builders import WAITING_FOR_PERSON, commit, new_interrupt, running, seconds_from_now
 
 
 @pytest.fixture
-async def two(store: Store, where: str, clock: HeldClock) -> AsyncIterator[Two]:
+async def two(store: Store, where: str, clock: HeldClock) -> AsyncIterator[TwoWriters]:
     """Yield two writers, the first of which has a clock that is a minute behind."""
-    gates, clocks = [Gate(), Gate()], [HeldClock(clock.now() - 60_000), clock]
+    gates, clocks = [Barrier(), Barrier()], [HeldClock(clock.now() - 60_000), clock]
     async with AsyncExitStack() as stack:
         watcher = await asyncpg.connect(where)
         stack.push_async_callback(watcher.close)
         first, second = [
-            await stack.enter_async_context(gated_store(gate, where, clock=clock))
+            await stack.enter_async_context(open_barrier_store(gate, where, clock=clock))
             for gate, clock in zip(gates, clocks, strict=True)
         ]
-        yield Two(first, second, gates=gates, watcher=watcher)
+        yield TwoWriters(first, second, gates=gates, watcher=watcher)
 
 
-async def test_an_answer_is_accepted_or_the_default_is_given(two: Two, store: Store, clock: HeldClock) -> None:
+async def test_a_response_is_accepted_or_the_default_is_used(two: TwoWriters, store: Store, clock: HeldClock) -> None:
     seen = set()
 
     async def scene() -> Any:
         lease = await running(store)
         name = InterruptId(f"question-{lease.run_key}")
-        await commit(store, lease, interrupts=[asked(name, default="no", expires_at=at(clock, 0))], move=ASKING)
+        await commit(
+            store,
+            lease,
+            interrupts=[new_interrupt(name, default="no", expires_at=seconds_from_now(clock, 0))],
+            move=WAITING_FOR_PERSON,
+        )
 
         async def check(answered: object, closed: object) -> None:
             won = isinstance(answered, Interrupt)
@@ -65,13 +70,13 @@ async def test_an_answer_is_accepted_or_the_default_is_given(two: Two, store: St
     assert seen == {True, False}
 
 
-async def test_an_answer_is_accepted_or_the_question_withdrawn(two: Two, store: Store) -> None:
+async def test_a_response_is_accepted_or_the_interrupt_is_withdrawn(two: TwoWriters, store: Store) -> None:
     seen = set()
 
     async def scene() -> Any:
         lease = await running(store)
         name = InterruptId(f"question-{lease.run_key}")
-        await commit(store, lease, interrupts=[asked(name)], move=ASKING)
+        await commit(store, lease, interrupts=[new_interrupt(name)], move=WAITING_FOR_PERSON)
         await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data="never mind")
         again = await claim(store)
 

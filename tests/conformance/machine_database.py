@@ -18,7 +18,7 @@ from tests.support.database_probe import Probe, open_probe
 T = TypeVar("T")
 
 
-class Ground:
+class MachineDatabase:
     """A database for one example after the other, each of which finds it empty."""
 
     one_writer: bool
@@ -62,7 +62,7 @@ class Ground:
         self._runner.close()
 
 
-class SqliteGround(Ground):
+class SqliteMachineDatabase(MachineDatabase):
     """A new file for each example."""
 
     one_writer = True
@@ -85,7 +85,7 @@ class SqliteGround(Ground):
         self.open(self._file)
 
 
-class PostgresGround(Ground):
+class PostgresMachineDatabase(MachineDatabase):
     """One database, emptied before each example."""
 
     one_writer = False

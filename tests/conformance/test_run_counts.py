@@ -10,21 +10,21 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE
 from tests.conformance.conftest import OTHER, SPACE
-from tests.conformance.scenes import COMPLETED, WAITING, after, at, commit, queued, running
+from tests.conformance.run_builders import COMPLETED, WAITING, commit, queued, run_after, running, seconds_from_now
 
 NOBODY = LiveRunCounts(pending=0, ready=0, delayed=0, running=0, waiting=0, longest_wait_seconds=0.0)
 
 
-async def test_without_runs_there_is_nothing_to_count(store: Store) -> None:
+async def test_all_counts_are_zero_without_runs(store: Store) -> None:
     assert await store.run_counts.live() == NOBODY
 
 
-async def test_each_run_that_has_not_ended_is_counted_where_it_stands(store: Store, clock: HeldClock) -> None:
+async def test_each_active_run_is_counted_by_its_status(store: Store, clock: HeldClock) -> None:
     waits = await running(store)
-    await after(store, waits.run)
+    await run_after(store, waits.run)
     await commit(store, waits, move=WAITING)
     await running(store)
-    await queued(store, wait_until=at(clock, 60))
+    await queued(store, wait_until=seconds_from_now(clock, 60))
     await queued(store)
     await queued(store)
     assert await store.run_counts.live() == LiveRunCounts(
@@ -45,18 +45,18 @@ async def test_runs_of_all_spaces_are_counted_together(store: Store) -> None:
     assert (await store.run_counts.live()).ready == 2
 
 
-async def test_the_runs_of_a_space_that_wait_are_counted_for_themselves(store: Store, clock: HeldClock) -> None:
+async def test_the_queued_runs_of_a_space_are_counted_separately(store: Store, clock: HeldClock) -> None:
     assert await store.run_counts.queued(SPACE) == 0
     busy = await running(store)
-    await after(store, busy.run)
-    await queued(store, wait_until=at(clock, 60))
+    await run_after(store, busy.run)
+    await queued(store, wait_until=seconds_from_now(clock, 60))
     await queued(store)
     await store.runs.create(OTHER, NewRun(thread=NewThread()))
     assert (await store.run_counts.queued(SPACE), await store.run_counts.queued(OTHER)) == (3, 1)
 
 
-async def test_the_longest_wait_is_that_of_the_oldest_run_that_is_ready(store: Store, clock: HeldClock) -> None:
-    await queued(store, wait_until=at(clock, 3600))
+async def test_the_longest_wait_is_that_of_the_oldest_ready_run(store: Store, clock: HeldClock) -> None:
+    await queued(store, wait_until=seconds_from_now(clock, 3600))
     clock.tick(MINUTE)
     await queued(store)
     clock.tick(timedelta(seconds=5))
@@ -66,8 +66,8 @@ async def test_the_longest_wait_is_that_of_the_oldest_run_that_is_ready(store: S
     assert (await store.run_counts.live()).longest_wait_seconds == 0.0
 
 
-async def test_a_delayed_run_is_ready_when_its_time_has_come(store: Store, clock: HeldClock) -> None:
-    await queued(store, wait_until=at(clock, 60))
+async def test_a_delayed_run_is_ready_when_it_is_due(store: Store, clock: HeldClock) -> None:
+    await queued(store, wait_until=seconds_from_now(clock, 60))
     clock.tick(MINUTE)
     live = await store.run_counts.live()
     assert (live.ready, live.delayed) == (1, 0)

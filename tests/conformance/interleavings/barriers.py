@@ -53,7 +53,7 @@ class Statement(msgspec.Struct, frozen=True):
         return _TABLES.intersection(re.findall(r"\w+", self._sql))
 
 
-class Gate:
+class Barrier:
     """Where a writer stops before each statement, and before its commit."""
 
     def __init__(self) -> None:
@@ -73,12 +73,12 @@ class Gate:
         self._passed.set()
 
 
-class GatedTransaction(PostgresTransaction):
+class BarrierTransaction(PostgresTransaction):
     """A transaction that stops before each of its statements."""
 
     __slots__ = ("_gate",)
 
-    def __init__(self, gate: Gate, inner: PostgresTransaction) -> None:
+    def __init__(self, gate: Barrier, inner: PostgresTransaction) -> None:
         super().__init__(inner._block, inner._clock, use_local_clock=inner._use_local_clock)
         self._gate = gate
 
@@ -112,27 +112,27 @@ class GatedTransaction(PostgresTransaction):
         return await super().append(entries, alone=alone)
 
 
-class GatedSessions(Sessions):
+class BarrierSessions(Sessions):
     """Sessions whose writing transactions stop at a gate."""
 
-    def __init__(self, gate: Gate, pool: asyncpg.Pool, **options: Any) -> None:
+    def __init__(self, gate: Barrier, pool: asyncpg.Pool, **options: Any) -> None:
         super().__init__(pool, **options)
         self._gate = gate
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[PostgresTransaction]:
         async with super().writing() as inner:
-            gated = GatedTransaction(self._gate, inner)
+            gated = BarrierTransaction(self._gate, inner)
             yield gated
             await gated.reach(COMMIT)
 
 
 @asynccontextmanager
-async def gated_store(gate: Gate, url: str, *, clock: Clock) -> AsyncIterator[Store]:
+async def open_barrier_store(gate: Barrier, url: str, *, clock: Clock) -> AsyncIterator[Store]:
     """Open a store whose every write stops at `gate`."""
     async with AsyncExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(database, "Sessions", partial(GatedSessions, gate))
+            patch.setattr(database, "Sessions", partial(BarrierSessions, gate))
             opening = database.open_database(url, clock=clock, use_local_clock=True, bus=LocalBus(), connections=3)
             opened = await stack.enter_async_context(opening)
         yield Store(opened)

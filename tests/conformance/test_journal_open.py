@@ -33,17 +33,17 @@ from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.stream_verifier import verify_stream
-from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, new_thread, spoken, user
+from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, new_thread, text_events, user
 from tests.conformance.conftest import SPACE
-from tests.conformance.conversations import answered, claimed, make, on, sequences, texts
-from tests.conformance.scenes import (
-    ASKING,
+from tests.conformance.conversations import base_on, claim_run, completed_run, create_run, sequences, texts
+from tests.conformance.run_builders import (
     COMPLETED,
     QUEUED,
-    asked,
+    WAITING_FOR_PERSON,
     child_of,
     commit,
     model_step,
+    new_interrupt,
     queued,
     running,
     stream,
@@ -68,7 +68,7 @@ def resumed(lease: Lease, opening: RunSnapshot) -> StreamNormaliser:
 
 async def test_a_fresh_run_is_opened_with_its_input(store: Store) -> None:
     thread = await store.threads.create(SPACE, NewThread(title="t", context_window=7))
-    lease = await claimed(store, await make(store, thread.id, "one", "two", values={"state": {"n": 1}}))
+    lease = await claim_run(store, await create_run(store, thread.id, "one", "two", values={"state": {"n": 1}}))
     opening = await opened(store, lease)
     assert opening.thread == await store.threads.get(SPACE, thread.id)
     assert opening.messages == await store.messages.of_run(SPACE, lease.run_id)
@@ -81,48 +81,48 @@ async def test_a_fresh_run_is_opened_with_its_input(store: Store) -> None:
 async def test_the_first_event_of_a_fresh_run_is_that_of_its_log(store: Store, continues: bool) -> None:
     thread = await new_thread(store, SPACE)
     if continues:
-        await answered(store, thread, "before", "x")
-    lease = await claimed(store, await make(store, thread, "hi"))
+        await completed_run(store, thread, "before", "x")
+    lease = await claim_run(store, await create_run(store, thread, "hi"))
     (first,) = (await opened(store, lease)).events
     (logged,) = await stream(store, lease.run_id)
     assert isinstance(logged, RunStarted)
     assert first == logged
 
 
-async def test_to_open_a_fresh_run_no_event_is_read(store: Store, where: str | Path) -> None:
+async def test_opening_a_fresh_run_reads_no_event(store: Store, where: str | Path) -> None:
     lease = await running(store, "hi")
     await execute(where, "DELETE FROM events")
     assert len((await opened(store, lease)).events) == 1
 
 
-async def test_messages_are_the_last_of_the_chain_as_many_as_the_thread_says(store: Store) -> None:
+async def test_a_snapshot_has_the_last_messages_up_to_the_context_window(store: Store) -> None:
     thread = (await store.threads.create(SPACE, NewThread(context_window=5))).id
-    first = await answered(store, thread, "q0", "a0")
-    second = await answered(store, thread, "q1", "a1")
-    await answered(store, thread, "elsewhere", "far away")
-    lease = await claimed(store, await make(store, thread, "q2", base=on(second)))
+    first = await completed_run(store, thread, "q0", "a0")
+    second = await completed_run(store, thread, "q1", "a1")
+    await completed_run(store, thread, "elsewhere", "far away")
+    lease = await claim_run(store, await create_run(store, thread, "q2", base=base_on(second)))
     assert texts((await opened(store, lease)).messages) == ["q0", "a0", "q1", "a1", "q2"]
     await commit(store, lease, messages=[assistant("a2")])
     assert texts((await opened(store, lease)).messages) == ["a0", "q1", "a1", "q2", "a2"]
-    cut = await claimed(store, await make(store, thread, "or this", base=on(second, 2)))
+    cut = await claim_run(store, await create_run(store, thread, "or this", base=base_on(second, 2)))
     assert texts((await opened(store, cut)).messages) == ["q0", "a0", "q1", "or this"]
-    root = await claimed(store, await make(store, thread, "anew", base=None))
+    root = await claim_run(store, await create_run(store, thread, "anew", base=None))
     assert texts((await opened(store, root)).messages) == ["anew"]
     assert first.base_run_id is None
 
 
-async def test_all_that_a_run_has_is_opened_with_it(store: Store) -> None:
+async def test_a_snapshot_contains_all_state_of_the_run(store: Store) -> None:
     lease = await running(store, "hi")
     calls = [call("c1"), call("c2")]
     await commit(
         store,
         lease,
         messages=[assistant("I look", *calls)],
-        events=[*spoken("I look"), StateSnapshot(snapshot={"n": 1})],
+        events=[*text_events("I look"), StateSnapshot(snapshot={"n": 1})],
         steps=[model_step(1, StepState.DONE), tool_step(3, "c2"), tool_step(2, "c1", effectful=True)],
         values={"state": {"n": 1}, "plan": ["look"]},
     )
-    await commit(store, lease, interrupts=[asked("a"), asked("b")], move=ASKING)
+    await commit(store, lease, interrupts=[new_interrupt("a"), new_interrupt("b")], move=WAITING_FOR_PERSON)
     await store.interrupts.respond(SPACE, InterruptId("a"), InterruptResponse(response="yes"))
     again = await claim(store, SECOND)
     await put(store, again.run_id)
@@ -148,11 +148,11 @@ async def test_a_step_that_left_no_event_is_not_forgotten(store: Store) -> None:
     assert opening.last_event_seq == 1
 
 
-async def test_values_of_a_run_on_a_base_are_those_it_begins_with(store: Store) -> None:
+async def test_a_snapshot_contains_inherited_values(store: Store) -> None:
     thread = await new_thread(store, SPACE)
-    lease = await claimed(store, await make(store, thread, "q"))
+    lease = await claim_run(store, await create_run(store, thread, "q"))
     await commit(store, lease, messages=[assistant("a")], values={"plan": [1], "state": 1}, move=COMPLETED)
-    following = await claimed(store, await make(store, thread, "r", values={"state": 2}))
+    following = await claim_run(store, await create_run(store, thread, "r", values={"state": 2}))
     assert (await opened(store, following)).values == {"plan": [1], "state": 2}
 
 
@@ -176,7 +176,7 @@ def half(lease: Lease) -> list[Event]:
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["fresh", "broken off"])
-async def test_a_stream_goes_on_legally_from_what_was_opened(store: Store, broken: bool) -> None:
+async def test_a_stream_resumed_from_a_snapshot_is_valid(store: Store, broken: bool) -> None:
     first = await running(store, "hi")
     if broken:
         await commit(store, first, events=half(first))
@@ -185,26 +185,26 @@ async def test_a_stream_goes_on_legally_from_what_was_opened(store: Store, broke
     going_on = resumed(lease, await opened(store, lease))
     assert going_on.open_tool_calls == (("c2",) if broken else ())
     more = going_on.close(at=NOW)
-    for event in spoken("again", id="m1"):
+    for event in text_events("again", id="m1"):
         more += going_on.feed(event, at=NOW)
     await commit(store, lease, events=more)
     verify_stream(await stream(store, lease.run_id), complete=False)
     from_all = StreamNormaliser.resume(lease.thread_id, lease.run_id, await stream(store, lease.run_id))
     from_opening = resumed(lease, await opened(store, lease))
-    ends = [s.feed(event, at=NOW) for s in (from_all, from_opening) for event in spoken("x", id="m1")]
+    ends = [s.feed(event, at=NOW) for s in (from_all, from_opening) for event in text_events("x", id="m1")]
     assert ends[: len(ends) // 2] == ends[len(ends) // 2 :]
 
 
-async def test_a_stream_goes_on_in_a_new_segment_after_a_wait(store: Store) -> None:
+async def test_a_stream_resumes_in_a_new_segment_after_a_wait(store: Store) -> None:
     lease = await running(store, "hi")
     said = resumed(lease, await opened(store, lease))
     finished = said.end(RunFinished(thread_id=lease.thread_id, run_id=lease.run_id), at=NOW)
-    await commit(store, lease, events=finished, interrupts=[asked("q")], move=ASKING)
+    await commit(store, lease, events=finished, interrupts=[new_interrupt("q")], move=WAITING_FOR_PERSON)
     await store.interrupts.respond(SPACE, InterruptId("q"), InterruptResponse(response="yes"))
     again = await claim(store)
     going_on = resumed(again, await opened(store, again))
     assert going_on.segment_id is None
-    more = [legal for event in spoken("thanks") for legal in going_on.feed(event, at=NOW)]
+    more = [legal for event in text_events("thanks") for legal in going_on.feed(event, at=NOW)]
     await commit(store, again, consumed=[1], events=more)
     logged = await stream(store, lease.run_id)
     verify_stream(logged, complete=False)
@@ -243,7 +243,7 @@ WAYS = [released, taken_over, requeued, completed, ended, deleted]
 
 
 @pytest.mark.parametrize("lose", WAYS, ids=lambda way: way.__name__)
-async def test_a_lost_lease_reads_nothing_and_takes_no_number(
+async def test_a_lost_lease_reads_nothing_and_reserves_no_number(
     store: Store, clock: HeldClock, lose: Callable[[Store, HeldClock, Lease], Awaitable[None]]
 ) -> None:
     lease = await running(store, "one", "two")
@@ -260,7 +260,7 @@ async def test_a_lost_lease_reads_nothing_and_takes_no_number(
             await attempt()
 
 
-async def test_what_is_opened_is_of_one_moment(stores: list[Store]) -> None:
+async def test_a_snapshot_is_consistent(stores: list[Store]) -> None:
     lease = await running(stores[0])
     done = False
 
@@ -271,7 +271,7 @@ async def test_what_is_opened_is_of_one_moment(stores: list[Store]) -> None:
                 stores[0],
                 lease,
                 messages=[assistant(f"{number}")],
-                events=spoken("x", id=f"m{number}"),
+                events=text_events("x", id=f"m{number}"),
                 steps=[model_step(number, StepState.DONE)],
                 values={"state": number},
             )
@@ -294,7 +294,7 @@ async def test_what_is_opened_is_of_one_moment(stores: list[Store]) -> None:
     assert all(seen)
 
 
-async def test_an_inbox_is_opened_as_it_is_at_that_moment(stores: list[Store]) -> None:
+async def test_a_snapshot_contains_the_inbox_of_the_same_moment(stores: list[Store]) -> None:
     lease = await running(stores[0])
 
     async def look() -> None:
@@ -308,12 +308,12 @@ async def test_an_inbox_is_opened_as_it_is_at_that_moment(stores: list[Store]) -
 
 async def chain(store: Store, count: int) -> tuple[ThreadId, list[Run]]:
     thread = (await store.threads.create(SPACE, NewThread(context_window=2))).id
-    return thread, [await answered(store, thread, f"q{number}", f"a{number}") for number in range(count)]
+    return thread, [await completed_run(store, thread, f"q{number}", f"a{number}") for number in range(count)]
 
 
-async def test_history_pages_back_from_what_was_opened(store: Store) -> None:
+async def test_history_pages_back_from_the_snapshot(store: Store) -> None:
     thread, _ = await chain(store, 4)
-    lease = await claimed(store, await make(store, thread, "last"))
+    lease = await claim_run(store, await create_run(store, thread, "last"))
     whole = await store.messages.history(SPACE, lease.run_id)
     for limit in (1, 2, 3, 5, 9, 1000):
         read = list((await opened(store, lease)).messages)
@@ -323,9 +323,9 @@ async def test_history_pages_back_from_what_was_opened(store: Store) -> None:
     assert await store.journal.history(lease, before=0, limit=5) == []
 
 
-async def test_history_goes_back_only_along_the_chain(store: Store) -> None:
+async def test_history_pages_back_only_along_the_chain(store: Store) -> None:
     thread, runs = await chain(store, 3)
-    lease = await claimed(store, await make(store, thread, "other", base=on(runs[0])))
+    lease = await claim_run(store, await create_run(store, thread, "other", base=base_on(runs[0])))
     assert texts(await store.journal.history(lease, before=6, limit=9)) == ["q0", "a0"]
     for before in (2, 5, 7, 99, -1):
         with pytest.raises(Invalid, match="`before` must be the sequence of a message of the run's chain"):
@@ -335,19 +335,19 @@ async def test_history_goes_back_only_along_the_chain(store: Store) -> None:
             await store.journal.history(lease, before=6, limit=limit)
 
 
-async def test_a_commit_tells_how_much_is_unread(store: Store) -> None:
+async def test_a_commit_returns_the_number_of_unread_items(store: Store) -> None:
     lease = await running(store)
-    assert (await commit(store, lease, events=spoken("x"))).unread == 0
+    assert (await commit(store, lease, events=text_events("x"))).unread == 0
     for number in range(1, 4):
         await put(store, lease.run_id, str(number))
-        assert (await commit(store, lease, events=spoken("x", id=f"m{number}"))).unread == number
+        assert (await commit(store, lease, events=text_events("x", id=f"m{number}"))).unread == number
     assert (await commit(store, lease, consumed=[1])).unread == 2
     await put(store, lease.run_id)
     assert (await commit(store, lease, consumed=[2, 4])).unread == 1
     assert (await commit(store, lease, consumed=[3], move=COMPLETED)).unread == 0
 
 
-async def test_each_of_many_commits_at_once_tells_what_is_unread_in_its_own_run(store: Store) -> None:
+async def test_each_concurrent_commit_returns_the_unread_count_of_its_own_run(store: Store) -> None:
     for number in range(10):
         run = await queued(store)
         for _ in range(number):
@@ -358,9 +358,9 @@ async def test_each_of_many_commits_at_once_tells_what_is_unread_in_its_own_run(
     assert [committed.unread for committed in done] == [n - n % 2 for n in range(10)]
 
 
-async def test_a_commit_tells_of_the_end_of_a_child(store: Store) -> None:
+async def test_a_commit_counts_the_end_of_a_child_as_unread(store: Store) -> None:
     parent = await running(store)
-    child = await claimed(store, await child_of(store, parent.run_id))
+    child = await claim_run(store, await child_of(store, parent.run_id))
     await commit(store, child, move=COMPLETED)
     assert (await commit(store, parent)).unread == 1
 
@@ -368,6 +368,6 @@ async def test_a_commit_tells_of_the_end_of_a_child(store: Store) -> None:
 async def test_a_run_on_a_new_thread_is_opened_with_that_thread(store: Store) -> None:
     new = NewRun(thread=NewThread(id=ThreadId("fresh"), context_window=3), messages=[user("hi")])
     run = (await store.runs.create(SPACE, new)).run
-    opening = await opened(store, await claimed(store, run))
+    opening = await opened(store, await claim_run(store, run))
     assert (opening.thread.id, opening.thread.context_window, opening.thread.next_sequence) == ("fresh", 3, 1)
     assert sequences(opening.messages) == [0]
