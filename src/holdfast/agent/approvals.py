@@ -1,4 +1,4 @@
-"""`ApprovalCheck` decides every tool call of a message before any of them runs.
+"""`ApprovalGate` decides every tool call of a message before any of them runs.
 
     allowed by a rule or by default ──► runs
     denied                          ──► a result for the model; the call never starts
@@ -95,7 +95,7 @@ def needs_decision(ctx: RunContext, calls: Sequence[ToolCall]) -> bool:
     )
 
 
-class ApprovalCheck:
+class ApprovalGate:
     """Decides the calls of one assistant message."""
 
     def __init__(self, ctx: RunContext, message: Message) -> None:

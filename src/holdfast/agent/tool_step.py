@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from holdfast.agent.approvals import UNRESTRICTED, ApprovalCheck, clear_decisions, emit_denial, needs_decision
+from holdfast.agent.approvals import UNRESTRICTED, ApprovalGate, clear_decisions, emit_denial, needs_decision
 from holdfast.agent.endings import cancel_interrupt, open_interrupt, suspend, take_resume_cause
 from holdfast.agent.inbox import hold_messages, update_child_interrupts
 from holdfast.agent.run_context import RunContext, mark_tainted
@@ -86,7 +86,7 @@ class ToolStep:
         """Run and settle `calls`; return whether the run was suspended because some of them wait."""
         ctx = self._ctx
         if needs_decision(ctx, calls):
-            approved = await ApprovalCheck(ctx, self._message).decide(calls)
+            approved = await ApprovalGate(ctx, self._message).decide(calls)
             if approved is None:
                 return True
             calls, self._approved = approved.calls, approved
