@@ -24,7 +24,7 @@ from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.limits import Limits, Usage
 from holdfast.domain.new_run import NewRun, RunBase
-from holdfast.domain.placement import MAX_NESTING
+from holdfast.domain.placement import MAX_SUBAGENT_DEPTH
 from holdfast.domain.run import Move, Priority, RunStatus, WaitsFor
 from holdfast.domain.step import StepState
 from holdfast.domain.thread import NewThread
@@ -281,7 +281,7 @@ async def test_many_concurrent_commits_create_all_their_children(stores: list[St
 
 async def test_the_nesting_of_sub_agents_of_commits_is_limited(store: Store, where: str | Path) -> None:
     lease = await running(store)
-    for depth in range(MAX_NESTING):
+    for depth in range(MAX_SUBAGENT_DEPTH):
         lease = await spawned(store, lease, f"depth-{depth}")
     before = await rows_of(where)
     with pytest.raises(Invalid):

@@ -5,7 +5,7 @@ import asyncio
 from holdfast.domain.errors import Conflict, Invalid, NotFound
 from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.new_run import NewRun
-from holdfast.domain.placement import MAX_NESTING
+from holdfast.domain.placement import MAX_SUBAGENT_DEPTH
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
@@ -106,7 +106,7 @@ async def test_every_active_run_can_spawn(store: Store) -> None:
 
 async def test_the_nesting_of_sub_agents_is_limited(store: Store) -> None:
     run = await create_run(store, await new_thread(store, SPACE), "hello")
-    for _ in range(MAX_NESTING):
+    for _ in range(MAX_SUBAGENT_DEPTH):
         run = await _spawned(store, run)
     async with expect_refusal(store, Invalid):
         await _spawned(store, run)

@@ -10,7 +10,7 @@ from holdfast.domain.artifact import ArtifactType, NewArtifact
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import ArtifactId
 from holdfast.domain.tool import ToolClass
-from holdfast.tools.content import artifact_made_event
+from holdfast.tools.content import artifact_created_event
 from holdfast.tools.tool import Tool, ToolContext, ToolResult
 from holdfast.tools.typed_tool import ToolArguments, TypedTool, tool_spec
 from tests.scenario.crash_play import moment, name_of
@@ -86,4 +86,6 @@ async def _note(reach: Reach, call: ToolContext, asked: Note) -> ToolResult:
     artifact = ArtifactId(derived_id("art", key=call.key))
     new = NewArtifact(id=artifact, type=ArtifactType.DOC, title=asked.what, content="noted")
     reach(moment("tool", asked.what, "over"))
-    return ToolResult(content={"artifact_id": artifact}, artifacts=[new], events=[artifact_made_event(artifact, new)])
+    return ToolResult(
+        content={"artifact_id": artifact}, artifacts=[new], events=[artifact_created_event(artifact, new)]
+    )

@@ -299,12 +299,12 @@ class ApprovalGate:
         return InterruptId(derived_id("int", key=approval_key(self._ctx.run.id, call, self._tool_spec(call.name))))
 
     def _default(self, call: ToolCall) -> PermissionAction:
-        needs_approval = call.name in DEFAULT_APPROVAL_TOOLS or call.name in self._ctx.toolbox.remote_names
+        needs_approval = call.name in DEFAULT_APPROVAL_TOOLS or call.name in self._ctx.toolset.remote_names
         return PermissionAction.ASK if needs_approval else PermissionAction.ALLOW
 
     def _tool_spec(self, name: str) -> ToolSpec | None:
         try:
-            return self._ctx.toolbox.find(name).spec
+            return self._ctx.toolset.find(name).spec
         except NotFound:
             return None
 

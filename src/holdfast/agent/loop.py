@@ -55,7 +55,7 @@ _log: Final = logging.getLogger("holdfast.agent")
 REMOTE_TOOLS_GRACE_SECONDS: Final = 0.25
 """How long the listing of remote tools may take before the run reports that it has started."""
 
-_ToolboxInputs: TypeAlias = tuple[list[str], int | None, tuple[ToolSpec, ...], Sequence[Tool]]
+_ToolsetInputs: TypeAlias = tuple[list[str], int | None, tuple[ToolSpec, ...], Sequence[Tool]]
 
 
 class AgentExecutor:
@@ -93,7 +93,7 @@ class AgentExecutor:
         self._redaction = redaction or Redaction()
         self._local_tools = [*builtin_tools(WorkspaceSpawner(library.agents), subagents), *self._wrap_tools(tools)]
         self._custom_tools = custom_tools
-        self._toolboxes: dict[str, tuple[_ToolboxInputs, Toolset]] = {}
+        self._toolsets: dict[str, tuple[_ToolsetInputs, Toolset]] = {}
         self._config = config or LoopConfig()
         self._middleware = middleware
         self._prompt_composer = PromptComposer(tokens)
@@ -146,13 +146,13 @@ class AgentExecutor:
 
     async def _load_agent(self, ctx: RunContext) -> None:
         agent = await self._library.agent(ctx.lease)
-        toolbox = await self._toolbox(ctx, agent)
+        toolset = await self._toolset(ctx, agent)
         names = candidate_models(
             agent, ctx.run.model
         )  # the run's model is frozen at creation; the agent's has fallbacks
         await self._models.prepare(names)
         model = self._models.fallback(names, folder=agent.folder)
-        ctx.attach_agent(agent, model, toolbox, library=self._library, remote_tools=self._remote)
+        ctx.attach_agent(agent, model, toolset, library=self._library, remote_tools=self._remote)
 
     async def _run_loop(self, ctx: RunContext, stop: asyncio.Event, *, resumed: bool) -> None:
         builder = ContextBuilder(ctx, self._prompt_composer, self._tool_measurer, workspace=self._workspace)
@@ -165,7 +165,7 @@ class AgentExecutor:
             if exchange is None:
                 await consume_inbox(ctx)
                 if any(map(is_dynamic, _tool_patterns(ctx.agent))):  # remote tools may have changed since
-                    ctx.toolbox = await self._toolbox(ctx, ctx.agent)
+                    ctx.toolset = await self._toolset(ctx, ctx.agent)
                     ctx.update_agent(ctx.agent)
                 if await model_step.run():
                     return
@@ -199,13 +199,13 @@ class AgentExecutor:
                 if not keep_messages:
                     raise
 
-    async def _toolbox(self, ctx: RunContext, agent: Agent) -> Toolset:
+    async def _toolset(self, ctx: RunContext, agent: Agent) -> Toolset:
         """Return the tools of an agent, cached until one of their inputs changes, and those of the run's client."""
         patterns = _tool_patterns(agent)
         listed = await self._list_remote_tools(ctx, patterns)
         custom = self._custom_tools() if patterns else ()
         inputs = (patterns, agent.tools_shown, listed, custom)
-        cached = self._toolboxes.get(agent.name)
+        cached = self._toolsets.get(agent.name)
         if cached is None or cached[0] != inputs:
             catalog = ToolCatalog(
                 [*self._local_tools, *self._wrap_tools(custom)],
@@ -215,7 +215,7 @@ class AgentExecutor:
             for name, reason in catalog.rejected.items():
                 _log.warning("the agent `%s` does not have the remote tool `%s`: %s", agent.name, name, reason)
             exposure = DEFAULT_EXPOSURE if agent.tools_shown is None else ToolExposure(limit=agent.tools_shown)
-            cached = self._toolboxes[agent.name] = (inputs, catalog.toolset(patterns, exposure=exposure))
+            cached = self._toolsets[agent.name] = (inputs, catalog.toolset(patterns, exposure=exposure))
         offered = client_tools(ctx.values, ctx.run.id)
         return cached[1].merged_with(offered) if offered else cached[1]
 

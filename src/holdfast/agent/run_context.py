@@ -92,7 +92,7 @@ class RunContext:
     usage: Usage = field(init=False)
     agent: Agent = field(init=False)
     model: Model = field(init=False)
-    toolbox: Toolset = field(init=False)
+    toolset: Toolset = field(init=False)
     library: Library = field(init=False)
     remote_tools: RemoteTools = field(init=False)
     permission_chain: PermissionChain = field(init=False)
@@ -105,20 +105,20 @@ class RunContext:
         self.usage = self.run.usage
 
     def attach_agent(
-        self, agent: Agent, model: Model, toolbox: Toolset, *, library: Library, remote_tools: RemoteTools
+        self, agent: Agent, model: Model, toolset: Toolset, *, library: Library, remote_tools: RemoteTools
     ) -> None:
         """Set the agent that works on the run, with its model and tools."""
         self.model = model
-        self.toolbox = toolbox
+        self.toolset = toolset
         self.library = library
         self.remote_tools = remote_tools
         self.update_agent(agent)
 
     def update_agent(self, agent: Agent) -> None:
-        """Use the present definition and permissions of the agent, with the present toolbox."""
+        """Use the present definition and permissions of the agent, with the present toolset."""
         self.agent = agent
         self.permission_chain = permission_chain(agent, self.values)
-        self.guarded_tools = self.permission_chain.governed_tools | self.toolbox.remote_names
+        self.guarded_tools = self.permission_chain.governed_tools | self.toolset.remote_names
 
     def set_values(self, values: Mapping[str, Json]) -> None:
         """Change values of the run, now and in the next commit."""

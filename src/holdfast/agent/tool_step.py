@@ -305,7 +305,7 @@ class ToolStep:
         if unreadable is not None:
             return ToolResult(content=unreadable, failed=True)
         try:
-            tool = self._ctx.toolbox.find(call.name)
+            tool = self._ctx.toolset.find(call.name)
         except NotFound as error:
             return ToolResult(content=error.message, failed=True)
         context = self._tool_context(call, step)
@@ -361,6 +361,6 @@ class ToolStep:
 
     def _find_tool(self, call: ToolCall) -> Tool | None:
         try:
-            return self._ctx.toolbox.find(call.name)
+            return self._ctx.toolset.find(call.name)
         except NotFound:
             return None

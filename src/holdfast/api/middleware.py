@@ -213,7 +213,7 @@ class _Exchange:
             "ms": round(elapsed_ms, 1),
             "request_id": self.id,
         }
-        _log.info("%s %s %d %.1f ms", method, path, self._status, elapsed_ms, extra={"said": fields})
+        _log.info("%s %s %d %.1f ms", method, path, self._status, elapsed_ms, extra={"fields": fields})
 
 
 def unwrapped_send(scope: AsgiScope, send: Send) -> Send:

@@ -72,7 +72,7 @@ def serve(
         if as_json:
             print_json({**fields, "pid": os.getpid()})
         elif log_format is LogFormat.JSON:
-            extra = {"said": {**fields, "version": holdfast.__version__}}
+            extra = {"fields": {**fields, "version": holdfast.__version__}}
             _log.info("serving %s at %s", workspace, url, extra=extra)
         else:
             print_message(f"holdfast {holdfast.__version__} serving {workspace} at {url}")

@@ -90,4 +90,4 @@ def _log_end(run: Run) -> None:
 
 
 def _log_run(run: RunId, text: str, fields: dict[str, object]) -> None:
-    _log.info("run %s %s", run, text, extra={"said": {"run_id": run, **fields}})
+    _log.info("run %s %s", run, text, extra={"fields": {"run_id": run, **fields}})

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from holdfast.domain.errors import BudgetExceeded, DeadlineExceeded, Invalid, IterationLimit, SpawnLimit
-from holdfast.domain.placement import MAX_NESTING
+from holdfast.domain.placement import MAX_SUBAGENT_DEPTH
 
 MAX_EXACT_USD: Final = 2_000_000
 """Below this a float represents each billionth of a dollar, so sums of costs are exact in any order."""
@@ -79,14 +79,14 @@ MAX_CHILDREN: Final = 1_000
 
 _Count = Annotated[int, msgspec.Meta(gt=0, le=MAX_SAFE_INTEGER)]
 _Dollars = Annotated[float, msgspec.Meta(gt=0, le=MAX_EXACT_USD)]
-_Depth = Annotated[int, msgspec.Meta(gt=0, le=MAX_NESTING)]
+_Depth = Annotated[int, msgspec.Meta(gt=0, le=MAX_SUBAGENT_DEPTH)]
 _Children = Annotated[int, msgspec.Meta(gt=0, le=MAX_CHILDREN)]
 _MAX_BY_FIELD: Final = {
     "max_iterations": MAX_SAFE_INTEGER,
     "max_duration_seconds": MAX_SAFE_INTEGER,
     "token_budget": MAX_SAFE_INTEGER,
     "cost_budget_usd": MAX_EXACT_USD,
-    "max_depth": MAX_NESTING,
+    "max_depth": MAX_SUBAGENT_DEPTH,
     "max_children": MAX_CHILDREN,
 }
 
@@ -141,7 +141,7 @@ def child_limits(parent: Limits, child: Limits) -> Limits:
 
 def check_depth(limits: Limits, depth: int) -> None:
     """Raise unless a run with `depth` ancestors may spawn a child."""
-    maximum = limits.max_depth or MAX_NESTING
+    maximum = limits.max_depth or MAX_SUBAGENT_DEPTH
     if depth >= maximum:
         message = f"`max_depth` is {maximum}, and this agent is nested that deeply: do the work yourself"
         raise SpawnLimit(message, limit="max_depth", most=maximum)

@@ -63,7 +63,7 @@ def resolve_on_busy(on_busy: OnBusy, branch: Sequence[LiveRun]) -> RunStart:
             return RunStart(base_key=oldest.base_key, base_sequence=oldest.base_sequence)
 
 
-MAX_NESTING: Final = 8
+MAX_SUBAGENT_DEPTH: Final = 8
 
 
 class Ancestor(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +95,6 @@ def next_chain_position(base: Ancestor | None) -> ChainPosition:
 
 def child_nesting(parent_nesting: int) -> int:
     """Return the nesting depth of a child of a run at depth `parent_nesting`."""
-    if parent_nesting >= MAX_NESTING:
-        raise Invalid(f"sub-agents may be nested at most {MAX_NESTING} deep")
+    if parent_nesting >= MAX_SUBAGENT_DEPTH:
+        raise Invalid(f"sub-agents may be nested at most {MAX_SUBAGENT_DEPTH} deep")
     return parent_nesting + 1

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from holdfast.domain.agent import ThinkingLevel as Thinking
+from holdfast.domain.agent import ThinkingLevel
 from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId, ToolCallId
 from holdfast.domain.limits import Usage
@@ -38,7 +38,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Generation settings; null means the model's default."""
 
     temperature: float | None = None
-    thinking: Thinking | None = None
+    thinking: ThinkingLevel | None = None
     max_output_tokens: int | None = None
 
 

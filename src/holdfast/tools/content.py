@@ -41,7 +41,7 @@ FIRST_ARTIFACT_VERSION: Final = 1
 """An artifact id belongs to one call, so it has no earlier version."""
 
 
-def artifact_made_event(artifact_id: ArtifactId, new: NewArtifact) -> ArtifactCreated:
+def artifact_created_event(artifact_id: ArtifactId, new: NewArtifact) -> ArtifactCreated:
     """Return the event for a new artifact with content."""
     return ArtifactCreated(
         artifact_id=artifact_id,

@@ -16,7 +16,7 @@ from holdfast.domain.ids import ArtifactId
 from holdfast.domain.tool import ToolClass, ToolSpec
 from holdfast.domain.untrusted import taint_source_name
 from holdfast.tools.arguments import check_arguments
-from holdfast.tools.content import artifact_made_event, as_text, sanitize
+from holdfast.tools.content import artifact_created_event, as_text, sanitize
 from holdfast.tools.redaction import Redaction, with_redaction
 from holdfast.tools.tool import CallNext, Tool, ToolContext, ToolResult, wrap_tool
 
@@ -111,7 +111,7 @@ async def limit_output(
         result,
         content=_truncate_middle(text, output_artifact_id(call), limit=spec.output_limit),
         artifacts=[*result.artifacts, artifact],
-        events=[*result.events, artifact_made_event(output_artifact_id(call), artifact)],
+        events=[*result.events, artifact_created_event(output_artifact_id(call), artifact)],
     )
 
 

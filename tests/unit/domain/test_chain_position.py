@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.placement import MAX_NESTING, Ancestor, ChainPosition, child_nesting, next_chain_position
+from holdfast.domain.placement import MAX_SUBAGENT_DEPTH, Ancestor, ChainPosition, child_nesting, next_chain_position
 
 
 class Forest:
@@ -94,6 +94,6 @@ def test_a_root_has_depth_zero_and_no_jump() -> None:
 
 
 def test_a_sub_agent_is_one_deeper_than_its_parent_up_to_the_maximum() -> None:
-    assert [child_nesting(depth) for depth in range(MAX_NESTING)] == list(range(1, MAX_NESTING + 1))
-    with pytest.raises(Invalid, match=f"at most {MAX_NESTING} deep"):
-        child_nesting(MAX_NESTING)
+    assert [child_nesting(depth) for depth in range(MAX_SUBAGENT_DEPTH)] == list(range(1, MAX_SUBAGENT_DEPTH + 1))
+    with pytest.raises(Invalid, match=f"at most {MAX_SUBAGENT_DEPTH} deep"):
+        child_nesting(MAX_SUBAGENT_DEPTH)

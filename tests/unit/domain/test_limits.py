@@ -28,7 +28,7 @@ from holdfast.domain.limits import (
     deadline_exceeded,
     requested_limits,
 )
-from holdfast.domain.placement import MAX_NESTING
+from holdfast.domain.placement import MAX_SUBAGENT_DEPTH
 
 FIELDS = Limits.__struct_fields__
 counts = st.none() | st.integers(1, MAX_SAFE_INTEGER)
@@ -38,7 +38,7 @@ limits = st.builds(
     max_duration_seconds=counts,
     token_budget=counts,
     cost_budget_usd=st.none() | st.floats(0, MAX_EXACT_USD, exclude_min=True),
-    max_depth=st.none() | st.integers(1, MAX_NESTING),
+    max_depth=st.none() | st.integers(1, MAX_SUBAGENT_DEPTH),
     max_children=st.none() | st.integers(1, MAX_CHILDREN),
 )
 
@@ -172,7 +172,7 @@ def test_a_child_has_its_own_limits_within_its_parents_depth(parent: Limits, chi
 @pytest.mark.parametrize(
     ("check", "limit", "most"),
     [
-        (check_depth, "max_depth", MAX_NESTING),
+        (check_depth, "max_depth", MAX_SUBAGENT_DEPTH),
         (check_children, "max_children", DEFAULT_MAX_CHILDREN),
         (check_tasks, "max_children", DEFAULT_MAX_CHILDREN),
     ],

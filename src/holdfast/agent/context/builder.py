@@ -85,7 +85,7 @@ class ContextBuilder:
             goal=conversation.goal,
             segments=self._prompt_composer.compose(prompt),
             window=ctx.model.context_window,
-            tools=self._tool_measurer.measure(ctx.toolbox.visible(values=ctx.values, run_id=ctx.run.id)),
+            tools=self._tool_measurer.measure(ctx.toolset.visible(values=ctx.values, run_id=ctx.run.id)),
             compaction=decode_compaction(ctx.values.get(COMPACTION_VALUE)),
             reminders=build_reminders(
                 conversation.messages,

@@ -11,7 +11,7 @@ from holdfast.domain.ids import ArtifactId
 from holdfast.domain.plan import MAX_TODO_ITEMS, MAX_TODO_TEXT_CHARS, Todo, TodoItem, checked_todo
 from holdfast.domain.tool import ToolClass
 from holdfast.domain.validation import check_text
-from holdfast.tools.content import FIRST_ARTIFACT_VERSION, artifact_made_event
+from holdfast.tools.content import FIRST_ARTIFACT_VERSION, artifact_created_event
 from holdfast.tools.tool import ToolContext, ToolResult, encode_value, read_value
 from holdfast.tools.typed_tool import ToolArguments, TypedTool, tool_spec
 
@@ -85,7 +85,7 @@ async def _create_artifact(call: ToolContext, arguments: CreateArtifactArguments
     return ToolResult(
         content={"artifact_id": artifact_id, "version": FIRST_ARTIFACT_VERSION},
         artifacts=[artifact],
-        events=[artifact_made_event(artifact_id, artifact)],
+        events=[artifact_created_event(artifact_id, artifact)],
     )
 
 
