@@ -1,4 +1,4 @@
-"""Short ways to make what tests are about."""
+"""Builders for messages, events, threads and runs."""
 
 from datetime import timedelta
 from typing import Final
@@ -19,29 +19,29 @@ MINUTE: Final = timedelta(minutes=1)
 
 
 def user(text: str, *, id: str | None = None) -> NewMessage:
-    """Return something a person says."""
+    """Return a user message."""
     return NewMessage(role=Role.USER, content=text, id=None if id is None else MessageId(id))
 
 
 def assistant(text: str, *calls: ToolCall, id: str | None = None) -> NewMessage:
-    """Return something a model says, and asks for."""
+    """Return an assistant message with tool calls."""
     return NewMessage(
         role=Role.ASSISTANT, content=text, tool_calls=list(calls), id=None if id is None else MessageId(id)
     )
 
 
 def call(id: str, name: str = "look", **arguments: Json) -> ToolCall:
-    """Return what a model asks for."""
+    """Return a tool call."""
     return ToolCall(id=ToolCallId(id), name=name, arguments=arguments)
 
 
 def result(call_id: str, text: str = "seen") -> NewMessage:
-    """Return what a tool answers."""
+    """Return a tool result message."""
     return NewMessage(role=Role.TOOL, content=text, tool_call_id=ToolCallId(call_id))
 
 
 def text_events(text: str, *, id: str = "m") -> list[Event]:
-    """Return the events of a message that is said in one piece."""
+    """Return the stream events of a complete text message."""
     message = MessageId(id)
     return [
         TextMessageStart(message_id=message, role="assistant"),
@@ -51,23 +51,23 @@ def text_events(text: str, *, id: str = "m") -> list[Event]:
 
 
 async def new_thread(store: Store, space: SpaceId, title: str = "a thread") -> ThreadId:
-    """Make a thread."""
+    """Create a thread."""
     return (await store.threads.create(space, NewThread(title=title))).id
 
 
 async def new_run(store: Store, space: SpaceId, thread: ThreadId, *said: str) -> Run:
-    """Make a run that begins with what was said."""
+    """Create a run with these user messages as input."""
     return (await store.runs.create(space, NewRun(thread=thread, messages=[user(text) for text in said]))).run
 
 
 async def claim(store: Store, owner: OwnerId = FIRST, *, lease: timedelta = MINUTE) -> Lease:
-    """Claim the only run that may be claimed."""
+    """Claim the only claimable run."""
     (claimed,) = await store.leases.claim(owner, lease=lease, limit=10)
     return claimed
 
 
 async def finish(store: Store, lease: Lease, text: str = "done") -> None:
-    """Say something and complete the run."""
+    """Commit assistant messages and complete the run."""
     await store.journal.commit(
         Commit(
             lease=lease,
@@ -79,7 +79,7 @@ async def finish(store: Store, lease: Lease, text: str = "done") -> None:
 
 
 async def finished_run(store: Store, space: SpaceId, thread: ThreadId, said: str, answer: str = "done") -> Run:
-    """Make a run, work on it and complete it."""
+    """Create a run, claim it and complete it."""
     run = await new_run(store, space, thread, said)
     await finish(store, await claim(store), answer)
     return await store.runs.get(space, run.id)

@@ -1,6 +1,6 @@
-"""What the whole suite shares: its PostgreSQL servers, none of which is started before a test asks for it.
+"""Fixtures of the whole suite: PostgreSQL servers, which start only when a test needs them.
 
-Two processes run it, each with a server of its own.
+The suite runs in two processes, each with a server of its own.
 """
 
 import os
@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from tests.support.postgres import PostgresServer
 
-# What lands must not depend on luck: new examples are looked for where somebody is there to see them.
+# CI must be deterministic: new Hypothesis examples are searched for in local runs only.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
@@ -19,7 +19,7 @@ if os.environ.get("CI"):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tell of what was captured in words that every process understands: some tests log half of a character."""
+    """Make captured output valid UTF-8, because some tests log lone surrogates."""
     report = yield
     report.sections = [(title, text.encode(errors="replace").decode()) for title, text in report.sections]
     return report
@@ -27,7 +27,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="session")
 async def postgres() -> AsyncIterator[PostgresServer]:
-    """Yield the one server that all tests share: they make databases in it and never stop it."""
+    """Yield the server that all tests share: they create databases in it and never stop it."""
     async with PostgresServer() as server:
         yield server
 

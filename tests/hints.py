@@ -1,4 +1,4 @@
-"""Hints of a bus, for tests that take them one after the other."""
+"""Hints of a bus, for tests that read them one by one."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +9,7 @@ from holdfast.ports.bus import Bus, WakeHint
 
 @asynccontextmanager
 async def hints_of(bus: Bus) -> AsyncIterator[AsyncIterator[WakeHint]]:
-    """Gather the hints of a bus while the block runs, until they are taken."""
+    """Collect the hints of a bus while the context is open."""
     inlet = CoalescingQueue()
     with bus.subscribe(inlet.put):
         yield inlet

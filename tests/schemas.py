@@ -1,4 +1,4 @@
-"""The schema of a database, as its catalogue tells it."""
+"""The schema of a database, read from its catalogue."""
 
 import re
 import sqlite3
@@ -35,7 +35,7 @@ _POSTGRES: Final = {
 
 
 async def catalogue_of(where: str | Path) -> Catalogue:
-    """Return everything that is defined in a database, and which migrations it remembers."""
+    """Return all definitions of a database, and its applied migrations."""
     if isinstance(where, Path):
         with closing(sqlite3.connect(where)) as connection:
             return {name: connection.execute(sql).fetchall() for name, sql in _SQLITE.items()}
@@ -43,7 +43,7 @@ async def catalogue_of(where: str | Path) -> Catalogue:
 
 
 async def execute(where: str | Path, sql: str) -> None:
-    """Change a database past the store."""
+    """Run SQL on a database directly, without the store."""
     if isinstance(where, Path):
         with closing(sqlite3.connect(where)) as connection, connection:
             connection.execute(sql)
@@ -52,7 +52,7 @@ async def execute(where: str | Path, sql: str) -> None:
 
 
 async def fetch(url: str, sql: str) -> list[tuple[Any, ...]]:
-    """Ask a PostgreSQL database something past the store."""
+    """Query a PostgreSQL database directly, without the store."""
     connection = await asyncpg.connect(url)
     try:
         return [tuple(row) for row in await connection.fetch(sql)]
@@ -64,11 +64,11 @@ class Table(msgspec.Struct, frozen=True):
     """A table or a view as both databases can describe it."""
 
     columns: list[tuple[str, str, bool]]
-    """Name, kind, and whether it may be null."""
+    """Name, type, and whether it may be null."""
     unique: set[tuple[str, ...]]
-    """What identifies a row."""
+    """The unique keys."""
     indexes: dict[str, tuple[tuple[str, ...], str]]
-    """The columns of each further index, and which rows are in it."""
+    """The columns of each further index, and its condition."""
 
 
 def sqlite_tables(connection: sqlite3.Connection) -> dict[str, Table]:

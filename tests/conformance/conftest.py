@@ -1,4 +1,4 @@
-"""One suite, every backend."""
+"""Fixtures of the conformance suite, which runs every test on every backend."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,7 +34,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def where(backend: str, tmp_path: Path, postgres_database: str) -> AsyncIterator[str | Path]:
-    """Yield an empty database, as `open_store` takes it."""
+    """Yield the location of an empty database, as `open_store` takes it."""
     if backend == "sqlite":
         yield tmp_path / "holdfast.db"
     else:
@@ -44,9 +44,9 @@ async def where(backend: str, tmp_path: Path, postgres_database: str) -> AsyncIt
 
 @pytest.fixture(scope="session")
 async def postgres_database(postgres: PostgresServer) -> AsyncIterator[str]:
-    """Yield a database with the schema in it, which tests use in turn: to make one takes longer than most tests.
+    """Yield a database with the schema, which tests use one after the other.
 
-    So does what a server does the first time for each connection: those of one test are used by the next.
+    Creating a database takes longer than most tests, and so does the first use of a connection: the pool is shared too.
     """
     url = await postgres.create_database("conformance")
     async with open_store(url):
@@ -57,7 +57,7 @@ async def postgres_database(postgres: PostgresServer) -> AsyncIterator[str]:
 
 
 async def wipe(url: str) -> None:
-    """Remove all that tests put into a database."""
+    """Delete all rows that tests wrote."""
     connection = await asyncpg.connect(url)
     try:
         tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
@@ -69,7 +69,7 @@ async def wipe(url: str) -> None:
 
 @pytest.fixture
 async def store(where: str | Path, clock: HeldClock) -> AsyncIterator[Store]:
-    """Yield a store with two spaces, whose time is `clock`'s."""
+    """Yield a store with two spaces, on the test's clock."""
     async with opened(where, clock) as store:
         await store.spaces.create(SPACE, name="Acme")
         await store.spaces.create(OTHER, name="Other")
@@ -88,7 +88,7 @@ async def stores(store: Store, backend: str, where: str | Path, clock: HeldClock
 
 @asynccontextmanager
 async def opened(where: str | Path, clock: HeldClock) -> AsyncIterator[Store]:
-    """Open the store at `where` on a clock of the test, through connections that are there if there are any."""
+    """Open the store at `where` on the test's clock, over the shared pool if there is one."""
     async with open_bus(where) as bus:
         if isinstance(where, str) and where in _pools:
             async with database_on(_pools[where], clock=clock, use_local_clock=True, bus=bus) as database:

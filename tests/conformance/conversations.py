@@ -1,4 +1,4 @@
-"""Short ways to hold a conversation, and to see that a refusal left no trace of itself."""
+"""Builders for runs on a thread, and a check that a refused operation changed nothing."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ from tests.conformance.conftest import SPACE
 
 
 async def create_run(store: Store, thread: ThreadId, *said: str, **fields: Any) -> Run:
-    """Make a run that begins with what was said."""
+    """Create a run with these user messages as input."""
     messages = [user(text) for text in said]
     return (await store.runs.create(SPACE, NewRun(thread=thread, messages=messages, **fields))).run
 
@@ -32,14 +32,14 @@ def base_on(run: Run, sequence: int | None = None) -> RunBase:
 
 
 async def ended_run(store: Store, thread: ThreadId, *said: str, **fields: Any) -> Run:
-    """Make a run that says nothing itself and is over."""
+    """Create a run and end it without messages of its own."""
     run = await create_run(store, thread, *said, **fields)
     (run,) = await store.runs.end(SPACE, run.id)
     return run
 
 
 async def claim_run(store: Store, run: Run) -> Lease:
-    """Claim a run, and give back whatever else could be claimed."""
+    """Claim a run, and release all other runs that were claimed with it."""
     leases = await store.leases.claim(FIRST, lease=MINUTE, limit=100)
     for lease in leases:
         if lease.run_id != run.id:
@@ -49,7 +49,7 @@ async def claim_run(store: Store, run: Run) -> Lease:
 
 
 async def complete(store: Store, lease: Lease, *said: str, **values: Json) -> Run:
-    """Say something and complete the run."""
+    """Commit assistant messages and complete the run."""
     move = Move(to=RunStatus.COMPLETED)
     messages = [assistant(text) for text in said]
     await store.journal.commit(Commit(lease=lease, messages=messages, values=values, move=move))
@@ -57,12 +57,12 @@ async def complete(store: Store, lease: Lease, *said: str, **values: Json) -> Ru
 
 
 async def completed_run(store: Store, thread: ThreadId, asked: str, *replies: str, **fields: Any) -> Run:
-    """Make a run and complete it with what it replies."""
+    """Create a run and complete it with these replies."""
     return await complete(store, await claim_run(store, await create_run(store, thread, asked, **fields)), *replies)
 
 
 async def active_run(store: Store, state: RunStatus) -> Run:
-    """Return a run that is in a status which is no end."""
+    """Return a run in an active status."""
     run = await create_run(store, await new_thread(store, SPACE), "hello")
     if state is RunStatus.PENDING:
         run = await create_run(store, run.thread_id, "and")
@@ -76,7 +76,7 @@ async def active_run(store: Store, state: RunStatus) -> Run:
 
 
 async def wait_for_person(store: Store, run: Run, *questions: str) -> Run:
-    """Make a queued run wait for somebody to answer."""
+    """Make a queued run wait for a person."""
     interrupts = [NewInterrupt(kind=InterruptKind.INPUT, message=question) for question in questions]
     move = Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON)
     await store.journal.commit(Commit(lease=await claim_run(store, run), interrupts=interrupts, move=move))
@@ -84,7 +84,7 @@ async def wait_for_person(store: Store, run: Run, *questions: str) -> Run:
 
 
 async def status(store: Store, run: Run) -> RunStatus:
-    """Return where a run stands now."""
+    """Return the current status of a run."""
     return (await store.runs.get(SPACE, run.id)).status
 
 
@@ -94,12 +94,12 @@ async def history_texts(store: Store, run: Run, *, limit: int = 1000, before: in
 
 
 def texts(messages: Sequence[Message]) -> list[Any]:
-    """Return what was said."""
+    """Return the contents of messages."""
     return [message.content for message in messages]
 
 
 def sequences(messages: Sequence[Message]) -> list[int | None]:
-    """Return the places of messages in their thread."""
+    """Return the sequences of messages."""
     return [message.sequence for message in messages]
 
 
@@ -107,7 +107,7 @@ def sequences(messages: Sequence[Message]) -> list[int | None]:
 async def expect_refusal(
     store: Store, *kinds: type[HoldfastError]
 ) -> AsyncIterator[pytest.ExceptionInfo[HoldfastError]]:
-    """Expect an error of one of these kinds, and everything to be as it was."""
+    """Expect an error of one of these kinds, and no change of the store."""
     before = await read_everything(store)
     with pytest.raises(kinds) as info:
         yield info
@@ -115,7 +115,7 @@ async def expect_refusal(
 
 
 async def read_everything(store: Store) -> dict[str, Any]:
-    """Return all that can be read of the store."""
+    """Return everything that can be read from the store."""
     spaces = (await store.spaces.page(limit=200)).items
     return {"spaces": spaces} | {space.id: await _contents(store, space.id) for space in spaces}
 

@@ -1,4 +1,4 @@
-"""Whether a store holds what the model says, and keeps the rules of the design's sections 3 to 5."""
+"""Checks that a store matches the model, and keeps the invariants of the log."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -34,7 +34,7 @@ _HEADS: Final = """
 
 
 async def check_touched(store: Store, model: Model) -> None:
-    """Compare the runs that something happened to, in all they have."""
+    """Compare all state of the runs that changed."""
     for run in model.runs:
         if run in model.touched:
             await _check_run(store, run)
@@ -42,7 +42,7 @@ async def check_touched(store: Store, model: Model) -> None:
 
 
 async def check_heads(store: Store, probe: Probe, model: Model, now: Millis) -> None:
-    """Compare where each run stands, and what may be claimed."""
+    """Compare the status of each run, and the claimable runs."""
     rows = model.rows()
     heads = await probe.rows(_HEADS)
     assert [head["id"] for head in heads] == [run.id for run in rows]
@@ -56,7 +56,7 @@ async def check_heads(store: Store, probe: Probe, model: Model, now: Millis) -> 
 
 
 def check_opening(opening: RunSnapshot, run: ModelRun) -> None:
-    """Compare what a worker begins with."""
+    """Compare the snapshot that a worker opens."""
     assert _names(opening.messages) == [said.name for said in run.chain()][-opening.thread.context_window :]
     assert opening.values == run.values()
     assert {step.number: step.state for step in opening.steps} == {n: step.state for n, step in run.steps.items()}
@@ -68,7 +68,7 @@ def check_opening(opening: RunSnapshot, run: ModelRun) -> None:
 
 
 async def check_everything(store: Store, probe: Probe, model: Model) -> None:
-    """Compare all runs, and read every chain in pages and by the ids of its messages."""
+    """Compare all runs, and read every chain in pages and by message id."""
     model.touched |= set(model.runs)
     await check_touched(store, model)
     await check_log(probe)
@@ -151,7 +151,7 @@ def _check_head(head: dict[str, Any], run: ModelRun, now: Millis) -> None:
 
 
 async def _check_pages(store: Store, run: ModelRun, model: Model) -> None:
-    """Read before some messages of the thread: those that are not on the chain are refused."""
+    """Read history before some messages of the thread: messages that are not on the chain are refused."""
     chain = [said.name for said in run.chain()]
     for other in model.existing():
         if other.thread is run.thread:
@@ -166,7 +166,7 @@ async def _check_pages(store: Store, run: ModelRun, model: Model) -> None:
 
 
 async def _check_ids(store: Store, run: ModelRun, model: Model) -> None:
-    """Ask for every id of the thread: of those that have it, the one on the chain is found."""
+    """Look up every message id of the thread: the message on the chain is found."""
     on_chain = {said.id: said for said in _visible(run)}
     said_on_thread = [said for other in model.existing() if other.thread is run.thread for said in other.said]
     for name in dict.fromkeys(said.id for said in said_on_thread):
@@ -178,7 +178,7 @@ async def _check_ids(store: Store, run: ModelRun, model: Model) -> None:
 
 
 def _visible(run: ModelRun) -> list[Said]:
-    """Return what is on the chain, also what has not entered yet."""
+    """Return the messages on the chain, including those without a sequence."""
     found, at, first = list[Said](), run, None
     while True:
         found += [] if at.deleted else at.said[:first]
@@ -196,5 +196,5 @@ def _name(message: Message) -> str:
 
 
 def _later(at: int | None, now: Millis) -> int | None:
-    """Return a time if it has not passed: whether the store still keeps one that has is its own affair."""
+    """Return a time unless it has passed: the store may or may not keep a past one."""
     return at if at is not None and at > now else None

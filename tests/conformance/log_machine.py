@@ -1,4 +1,4 @@
-"""What the rules of the state machine stand on: all that is done both to the store and to its model."""
+"""Base of the state machine: operations that are applied both to the store and to its model."""
 
 import asyncio
 import sys
@@ -37,7 +37,7 @@ THREADS: Final = (ThreadId("one"), ThreadId("two"))
 
 @dataclass(frozen=True)
 class Birth:
-    """A run to be made: where it should begin, or why it should not."""
+    """A run to create, with its expected start or error."""
 
     new: NewRun
     thread: ModelThread
@@ -47,7 +47,7 @@ class Birth:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Does to the store and to the model the same, and compares."""
+    """Applies each operation to the store and to the model, and compares the results."""
 
     def __init__(self, ground: MachineDatabase) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class LogMachine(RuleBasedStateMachine):
         self._model = Model()
         self._model.threads += [ModelThread(thread) for thread in THREADS]
         self._leases: list[tuple[ModelRun, Lease]] = []
-        """Every lease that was ever given."""
+        """Every lease that was ever claimed."""
         self._made: dict[ModelRun, NewRun] = {}
         self._steps = 0
         ground.begin()
@@ -75,7 +75,7 @@ class LogMachine(RuleBasedStateMachine):
         self._run(check_heads(self._store, self._ground.probe, self._model, self._clock.now()))
 
     def teardown(self) -> None:
-        """Look at everything once more, unless something was found already."""
+        """Compare everything at the end, unless a check has failed already."""
         try:
             if sys.exc_info()[0] is None:
                 self._run(check_everything(self._store, self._ground.probe, self._model))
@@ -86,7 +86,7 @@ class LogMachine(RuleBasedStateMachine):
         return self._ground.run(work)
 
     def _at_once(self, *work: Awaitable[Any]) -> list[Any]:
-        """Return what became of each, errors too."""
+        """Return the result or error of each."""
 
         async def gather() -> list[Any]:
             return await asyncio.gather(*work, return_exceptions=True)
@@ -94,7 +94,7 @@ class LogMachine(RuleBasedStateMachine):
         return self._run(gather())
 
     def _in_order(self, *work: Awaitable[Any]) -> list[Any]:
-        """Return what became of each where the first comes first: SQLite's one writer sees to that by itself."""
+        """Return the result or error of each, applied in order: SQLite's single writer guarantees that by itself."""
         if self._ground.one_writer:
             return self._at_once(*work)
         return [outcome for each in work for outcome in self._at_once(each)]
@@ -105,7 +105,7 @@ class LogMachine(RuleBasedStateMachine):
         assert caught.type is kind
 
     def _expect(self, predict: Callable[[], T], work: Coroutine[Any, Any, T]) -> None:
-        """Do what the model says: return the same, or raise the same."""
+        """Expect the outcome of the model: the same result, or the same error."""
         try:
             expected = predict()
         except HoldfastError as exc:
@@ -114,7 +114,7 @@ class LogMachine(RuleBasedStateMachine):
             assert self._run(work) == expected
 
     def _pick(self, data: st.DataObject, things: Sequence[Thing]) -> Thing:
-        """Choose one by its name, which is what Hypothesis prints."""
+        """Choose one by name, because Hypothesis prints the choice."""
         names = {_called(thing): thing for thing in things}
         return names[data.draw(st.sampled_from(list(names)))]
 
@@ -153,7 +153,7 @@ class LogMachine(RuleBasedStateMachine):
         *,
         keyed: bool = True,
     ) -> Birth:
-        """Say what is to be made, and what should become of it."""
+        """Return a run to create, with its expected outcome."""
         said = self._input(data, thread)
         run_id = RunId(self._model.name("run"))
         messages = [user(message.name, id=message.id) for message in said]
@@ -195,7 +195,7 @@ class LogMachine(RuleBasedStateMachine):
         self._model.settle()
 
     def _spawn(self, data: st.DataObject, parent: ModelRun) -> None:
-        """Create a child, on a new thread or on one that an earlier one had."""
+        """Create a child, on a new thread or on that of an earlier child."""
         had = [thread for thread in self._model.open_threads() if thread.made_for_run and thread is not parent.thread]
         if data.draw(st.booleans()) and had:
             thread = self._pick(data, had)
@@ -208,7 +208,7 @@ class LogMachine(RuleBasedStateMachine):
         self._model.settle()
 
     def _create_again(self, run: ModelRun) -> None:
-        """Nothing is made twice, and an id is never used again."""
+        """Expect that a repeated request creates no second run, and that ids are never reused."""
         new = self._made[run]
         if run.thread in self._model.open_threads():
             other = NewRun(thread=run.thread.id, id=run.id, base=None)
@@ -223,7 +223,7 @@ class LogMachine(RuleBasedStateMachine):
             assert (created.run.id, created.replayed) == (run.id, True)
 
     def _input(self, data: st.DataObject, thread: ModelThread) -> list[Said]:
-        """Say up to two things: one may revise another, under the same id."""
+        """Return up to two messages; one may revise another, under the same id."""
         names = [self._model.name("says") for _ in range(data.draw(st.integers(0, 2)))]
         said = [Said(name, id=MessageId(name)) for name in names]
         used = [old.id for run in self._model.existing() if run.thread is thread for old in run.said if old.id]
@@ -232,7 +232,7 @@ class LogMachine(RuleBasedStateMachine):
         return said
 
     def _claim(self, owner: OwnerId, *, limit: int, seconds: int) -> None:
-        """As many as may be claimed are, each under a higher number than ever before."""
+        """Claim runs: all claimable ones up to the limit, each with a greater lease number than before."""
         now = self._clock.now()
         ready = {run.id: run for run in self._model.runs if run.ready(now)}
         leases = self._run(self._store.leases.claim(owner, lease=timedelta(seconds=seconds), limit=limit))
@@ -256,20 +256,20 @@ class LogMachine(RuleBasedStateMachine):
         return any(timer.state is TimerState.SCHEDULED for timer in timers)
 
     def _worker(self, data: st.DataObject) -> tuple[ModelRun, Lease]:
-        """Return a lease that holds, claimed now if there is none."""
+        """Return a held lease, claimed now if there is none."""
         if not self._held():
             self._claim(data.draw(st.sampled_from(OWNERS)), limit=1, seconds=60)
         return self._pick(data, self._held())
 
     def _plan(self, run: ModelRun, lease: Lease, turn: Turn) -> Planned:
-        """Read where the run stands as a worker does, and decide what to commit."""
+        """Read the run as a worker does, and decide what to commit."""
         opening = self._run(self._store.journal.open(lease))
         assert {item.number: (item.kind, _what(item)) for item in opening.inbox} == run.unread
         check_opening(opening, run)
         return plan(self._model, run, lease, turn, self._clock.now())
 
     def _apply(self, planned: Planned) -> None:
-        """Do to the model what a commit did to the store."""
+        """Apply a commit to the model."""
         planned.apply(self._model)
         for new in planned.commit.children:
             assert isinstance(new.thread, NewThread) and new.thread.id is not None
@@ -311,7 +311,7 @@ def _holds(run: ModelRun, lease: Lease) -> bool:
 
 
 def _what(item: InboxItem) -> str:
-    """Name an item as the model does."""
+    """Return the name of an item in the model."""
     match item.kind, item.data:
         case InboxKind.CHILD, {"run_id": run_id, "status": status}:
             return f"{run_id} {status}"

@@ -1,8 +1,8 @@
-"""The log as it should be: a model without a database.
+"""The expected log: a model without a database.
 
-Whatever follows from something else is not kept but derived: which messages a run sees, the values it has, and whether
-it may begin. A run is *over* for those based on it when it has ended and its worker has let go; one that was ended
-before it could begin is over when its own base is.
+Derived facts are computed, not stored: the messages a run sees, its values, and whether it may start. A run is *over*
+for the runs based on it when it has ended and its worker has stopped; a run that was ended before it could start is
+over when its own base is.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ DEEPEST: Final = 3
 
 @dataclass(frozen=True)
 class Said:
-    """A message. No two have the same name."""
+    """A message with a unique name."""
 
     name: str
     id: MessageId | None = None
@@ -68,15 +68,15 @@ class ModelRun:
     thread: ModelThread
     base: "ModelRun | None"
     cut: int | None
-    """How many of its base's own messages it sees; null is all of them."""
+    """Number of its base's own messages that it sees; null means all."""
     parent: "ModelRun | None"
     given: dict[str, Json]
     said: list[Said]
     wait_until: int | None
     budget: int | None = None
-    """How many tokens it and the runs below it may use."""
+    """Token budget of the run and its descendants."""
     spent: int = 0
-    """What they used."""
+    """Tokens used by them."""
     waits_on: "list[ModelRun]" = field(default_factory=list)
     status: RunStatus = RunStatus.PENDING
     begun: bool = False
@@ -86,9 +86,9 @@ class ModelRun:
     attempt: int = 0
     iterations: int = 0
     inherited: "Values | None" = None
-    """What came with its base; null while that may still change."""
+    """Values inherited from its base; null while they may still change."""
     written: list[tuple[int, str, Json]] = field(default_factory=list)
-    """How many of its own messages were there, name, value."""
+    """Number of its own messages at the time, name and value."""
     received: int = 0
     unread: dict[int, tuple[InboxKind, str]] = field(default_factory=dict)
     steps: dict[int, ModelStep] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class ModelRun:
     timers: dict[TimerId, ModelTimer] = field(default_factory=dict)
     events: list[bytes] = field(default_factory=list)
     cut_short: bool = False
-    """Whether it was ended from outside, so that its last events are the store's."""
+    """Whether it was ended from outside, so that the store wrote its last events."""
     deleted: bool = False
 
     def __repr__(self) -> str:
@@ -108,7 +108,7 @@ class ModelRun:
 
     @property
     def may_begin(self) -> bool:
-        """Whether its base is over, so that its input is in the conversation."""
+        """Whether its base has ended, so that its input has a sequence."""
         return self.base is None or self.base.over
 
     @property
@@ -120,12 +120,12 @@ class ModelRun:
         return 0 if self.parent is None else self.parent.depth + 1
 
     def budgets(self) -> "list[ModelRun]":
-        """Return those above it, and itself, that have one."""
+        """Return the run and its ancestors that have a budget."""
         above = [] if self.parent is None else self.parent.budgets()
         return above if self.budget is None else [*above, self]
 
     def ahead(self) -> "set[ModelRun]":
-        """Return itself, and all that must end before it can go on."""
+        """Return the run and all runs that must end before it can continue."""
         found, following = {self}, [self]
         while following:
             at = following.pop()
@@ -139,25 +139,25 @@ class ModelRun:
         return self.status is RunStatus.QUEUED and (self.wait_until is None or self.wait_until <= now)
 
     def open_calls(self, first: int | None = None) -> list[ToolCallId]:
-        """Return the calls that none of its messages answers, or of its first ones."""
+        """Return the unanswered tool calls of its messages, or of the first ones."""
         said = self.said[:first]
         answered = {message.answers for message in said}
         return [call for message in said for call in message.calls if call not in answered]
 
     def chain(self, first: int | None = None) -> list[Said]:
-        """Return what was said up to here; of its own messages all, or the first."""
+        """Return the messages of its chain; of its own messages all, or the first ones."""
         above = [] if self.base is None else self.base.chain(self.cut)
         return above if self.deleted or not self.may_begin else above + self.said[:first]
 
     def history(self) -> list[Said]:
-        """Return what was said, and the input that waits: its own, and that of those that must begin first."""
+        """Return the messages of its chain, then waiting input: its own and that of the bases that must start first."""
         if self.base is None or self.may_begin:
             return self.chain()
         above = self.base.chain(self.cut) if self.base.may_begin else self.base.history()
         return above if self.deleted else above + self.said
 
     def known_ids(self, first: int | None = None) -> set[MessageId]:
-        """Return the ids that a message after this may not have."""
+        """Return the message ids that are taken on its chain."""
         above: set[MessageId] = set() if self.base is None else self.base.known_ids(self.cut)
         own = () if self.deleted else self.said[:first]
         return above | {message.id for message in own if message.id is not None}
@@ -166,7 +166,7 @@ class ModelRun:
         return {name: value for name, (value, _) in self.held().items()}
 
     def held(self, first: int | None = None) -> "Values":
-        """Return its values and whose they are; of one that was deleted what is left came with its base."""
+        """Return its values with their source; those of a deleted run are the inherited ones."""
         above = self.inherited
         if above is None:
             above = {} if self.base is None else self.base.held(self.cut)
@@ -181,7 +181,7 @@ Values: TypeAlias = dict[str, tuple[Json, ModelRun]]
 
 @dataclass(frozen=True)
 class Start:
-    """Where a run begins, and what is ended for it."""
+    """The start of a run, and the runs to end for it."""
 
     base: ModelRun | None
     cut: int | None = None
@@ -189,7 +189,7 @@ class Start:
 
 
 class Model:
-    """Every run there ever was, oldest first, and which of them something happened to."""
+    """Every run ever created, oldest first, and the runs that changed."""
 
     def __init__(self) -> None:
         self.runs: list[ModelRun] = []
@@ -198,7 +198,7 @@ class Model:
         self._count = 0
 
     def name(self, prefix: str) -> str:
-        """Return a name that was never used."""
+        """Return an unused name."""
         self._count += 1
         return f"{prefix}-{self._count}"
 
@@ -206,7 +206,7 @@ class Model:
         return [run for run in self.runs if not run.deleted]
 
     def rows(self) -> list[ModelRun]:
-        """Return the runs that are there, and the tombstones that others stand on."""
+        """Return the existing runs, and the tombstones that others are based on."""
         needed: set[ModelRun] = set()
         for run in reversed(self.runs):
             if (not run.deleted or run in needed) and run.base is not None:
@@ -225,7 +225,7 @@ class Model:
         return found
 
     def settle(self) -> None:
-        """Queue whatever may begin now."""
+        """Queue the runs that may start now."""
         for run in self.runs:
             if run.inherited is None and run.may_begin:
                 run.inherited = {} if run.base is None else run.base.held(run.cut)
@@ -234,7 +234,7 @@ class Model:
                 run.begun = True
 
     def place(self, thread: ModelThread, wish: OnBusy) -> Start:
-        """Return where a run begins for which no base was named."""
+        """Return the start of a run without an explicit base."""
         newest = self._newest(thread)
         live: list[ModelRun] = []
         at = newest
@@ -256,7 +256,7 @@ class Model:
                 return Start(live[-1].base, live[-1].cut)
 
     def is_busy(self, thread: ModelThread) -> bool:
-        """Say whether a run on `thread` needs a closer look before it is made."""
+        """Return whether a run on `thread` cannot be created in a batch."""
         newest = self._newest(thread)
         return newest is not None and not (newest.over and newest.begun)
 
@@ -266,7 +266,7 @@ class Model:
         return Start(base, cut)
 
     def check_new(self, start: Start, parent: ModelRun | None, ids: Iterable[MessageId | None]) -> None:
-        """Raise what `create` should."""
+        """Raise the error that `create` should raise."""
         if parent is not None and (parent.deleted or not parent.live):
             raise NotFound("gone") if parent.deleted else Conflict("ended")
         if start.base is None:
@@ -297,7 +297,7 @@ class Model:
         return run.received
 
     def answer(self, run: ModelRun, interrupt: InterruptId) -> None:
-        """Close a question: the run that asked is told, and all above it that live."""
+        """Close an interrupt: notify its run and all active ancestors."""
         run.asked[interrupt] = InterruptStatus.ANSWERED
         told: ModelRun | None = run
         while told is not None:
@@ -306,7 +306,7 @@ class Model:
             told = told.parent
 
     def give_back(self, run: ModelRun, to: RunStatus, *, wait_until: int | None = None) -> None:
-        """Move a run whose worker stops; tell whom it concerns."""
+        """Move a run whose worker stops, and notify its parent and subscribers."""
         self._move(run, to)
         run.owner, run.wait_until = None, wait_until
         run.lease_number += 1
@@ -336,7 +336,7 @@ class Model:
         return held
 
     def end(self, root: ModelRun, to: RunStatus) -> list[ModelRun]:
-        """End a tree and return what was live in it."""
+        """End a tree and return its active runs."""
         if not root.live:
             raise IllegalMove("ended")
         return self.end_all([root], to)
@@ -373,7 +373,7 @@ class Model:
                 run.inherited = {name: (value, run if source.deleted else source) for name, (value, source) in came}
 
     def _hear(self, run: ModelRun) -> None:
-        """Let what people told a run be said, though it ends before it reads it."""
+        """Save the unread messages from people with an ended run."""
         heard = [number for number, (kind, _) in run.unread.items() if kind is InboxKind.MESSAGE]
         run.said += [Said(run.unread.pop(number)[1]) for number in heard]
 
@@ -391,7 +391,7 @@ class Model:
             self.put(child.parent, InboxKind.CHILD, f"{child.id} {child.status}")
 
     def _close(self, run: ModelRun) -> None:
-        """Leave nothing open."""
+        """Close everything that is open."""
         for step in run.steps.values():
             if step.state is StepState.STARTED:
                 step.state = StepState.UNKNOWN if step.effectful else StepState.FAILED

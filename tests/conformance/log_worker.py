@@ -1,4 +1,4 @@
-"""A worker of the model: what it commits, and what the model makes of that."""
+"""A simulated worker: the commits it makes, and their effect on the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ MISTAKES: Final[tuple[Mistake, ...]] = get_args(Mistake)
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What a worker would like to commit; what makes no sense at the time is left out."""
+    """The parts that a worker tries to commit; parts that are impossible at the time are left out."""
 
     speaks: bool = False
     calls: int = 0
@@ -54,16 +54,16 @@ class Turn:
     step: StepWish = "none"
     values: dict[str, Json] = field(default_factory=dict)
     reads: int = 9
-    """How many items of the inbox it consumes, at most."""
+    """Maximum number of inbox items to consume."""
     timer: int | None = None
-    """In how many milliseconds."""
+    """Milliseconds until it is due."""
     questions: int = 0
     spawns: tuple[int | None, ...] = ()
-    """The budgets of the children it makes."""
+    """The budgets of the children to create."""
     tokens: int = 0
-    """What it used."""
+    """Tokens used."""
     targets: tuple[int, ...] = ()
-    """For whom it waits, if it waits for runs: numbers of any."""
+    """Indexes of the runs to wait for, if it waits for runs."""
     to: RunStatus | None = None
     delay: int | None = None
     mistake: Mistake | None = None
@@ -71,7 +71,7 @@ class Turn:
 
 @dataclass(kw_only=True)
 class Planned:
-    """A commit, and what it does to the model if it is accepted."""
+    """A commit, and its effect on the model if it is accepted."""
 
     run: ModelRun
     commit: Commit
@@ -84,7 +84,7 @@ class Planned:
 
     @property
     def error(self) -> type[HoldfastError] | None:
-        """Why it is refused: because of something unread, a mistake, no budget, or a wait without end."""
+        """The expected error: unread items, an invalid part, no budget, or a deadlock."""
         move, messages, consumed = self.commit.move, self.commit.messages, self.commit.consumed
         if move is not None and move.to is not RunStatus.QUEUED and len(consumed) < len(self.run.unread):
             return InboxNotEmpty
@@ -98,7 +98,7 @@ class Planned:
 
     @property
     def tokens(self) -> int:
-        """Return what it used."""
+        """Return the usage."""
         return 0 if self.commit.usage is None else self.commit.usage.total_tokens
 
     @property
@@ -131,7 +131,7 @@ class Planned:
 
 
 def plan(model: Model, run: ModelRun, lease: Lease, turn: Turn, now: Millis) -> Planned:
-    """Make of a wish something that a worker may commit: it leaves no call open when it ends its run."""
+    """Turn the wanted parts into a valid commit: no tool call stays open when it ends its run."""
     ends = turn.to is not None and turn.to.terminal
     speech = _Speech(model, run, now)
     for answered in run.open_calls()[: None if ends else turn.answers]:
@@ -173,7 +173,7 @@ def plan(model: Model, run: ModelRun, lease: Lease, turn: Turn, now: Millis) -> 
 
 
 class _Speech:
-    """Messages and the events that stream them, as one worker after the other goes on with a run's log."""
+    """The messages and stream events of a run, as successive workers continue its log."""
 
     def __init__(self, model: Model, run: ModelRun, now: Millis) -> None:
         self.open = run.open_calls()
@@ -205,7 +205,7 @@ class _Speech:
             self._feed(ToolCallArgs(tool_call_id=each, delta="{}"), ToolCallEnd(tool_call_id=each))
 
     def stream_on(self) -> None:
-        """Begin a message that is not whole yet."""
+        """Start a message and leave it incomplete."""
         self._feed(TextMessageContent(message_id=MessageId(self._model.name("streamed")), delta="wel"))
 
     def end(self, to: RunStatus) -> None:
@@ -234,7 +234,7 @@ def _consumed(run: ModelRun, turn: Turn) -> list[int]:
 
 
 def _steps(run: ModelRun, turn: Turn, speech: _Speech) -> dict[int, ModelStep]:
-    """Start a step, or settle one: as done if its message is here."""
+    """Start a step, or settle one: as done if its message is in the commit."""
     if turn.step == "none":
         return {}
     if turn.step != "settle":
@@ -285,7 +285,7 @@ def _children(model: Model, run: ModelRun, turn: Turn) -> list[NewRun]:
 
 
 def _targets(model: Model, turn: Turn) -> list[ModelRun]:
-    """Return for whom a run waits that waits for runs: any but those that are gone."""
+    """Return the runs to wait for: any that still exist."""
     if turn.to is not RunStatus.WAITING or turn.questions:
         return []
     runs = model.existing()

@@ -1,4 +1,4 @@
-"""Where the state machine runs: a store on a held clock, and a look past it."""
+"""The database of the state machine: a store on a held clock, and a probe that reads its tables."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -19,17 +19,17 @@ T = TypeVar("T")
 
 
 class MachineDatabase:
-    """A database for one example after the other, each of which finds it empty."""
+    """A database that is empty at the start of each example."""
 
     one_writer: bool
-    """Whether what is asked for first is done first, by one process, whose leases die with it."""
+    """Whether a single process applies operations in the order of submission, and its leases end with it."""
     stride: int
-    """After how many steps runs are compared in all they have: on PostgreSQL that takes most of the time."""
+    """Steps between full comparisons of runs, which take most of the time on PostgreSQL."""
     store: Store
     probe: Probe
 
     def __init__(self) -> None:
-        # With a factory of its own the runner leaves the loop of the other tests alone.
+        # With its own loop factory the runner does not touch the loop of the other tests.
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._opened = AsyncExitStack()
         self.clock = HeldClock()

@@ -1,4 +1,4 @@
-"""The ports of the store, and every method of each as tests go through them."""
+"""The ports of the store and their methods, for tests that go through all of them."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from holdfast.store.store import Store
 
 
 class Ports(NamedTuple):
-    """What a store offers. A type checker sees that it does."""
+    """The ports of a store; the type checker verifies that it has them."""
 
     spaces: Spaces
     threads: Threads
@@ -82,7 +82,7 @@ class Method(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Return how the store is asked for it."""
+        """Return the path of the method in a store."""
         return f"{self.port}.{self.name}"
 
     def of(self, store: Store) -> Callable[..., Any]:
@@ -105,7 +105,7 @@ def protocols() -> list[type]:
 
 
 def methods_of(protocol: type) -> dict[str, Callable[..., Any]]:
-    """Return the methods that a Protocol asks for, by name."""
+    """Return the methods of a Protocol, by name."""
     return {name: value for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_"}
 
 

@@ -1,4 +1,4 @@
-"""Runs in the places that tests begin at."""
+"""Builders for runs in the states that tests start from."""
 
 from typing import Any
 
@@ -26,24 +26,24 @@ WAITING_FOR_PERSON = Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON)
 
 
 async def queued(store: Store, *said: str, **options: Any) -> Run:
-    """Make a run on a new thread, where it may be claimed at once."""
+    """Create a claimable run on a new thread."""
     return (await store.runs.create(SPACE, _new(NewThread(), said, options))).run
 
 
 async def child_of(store: Store, parent: RunId, *said: str, **options: Any) -> Run:
-    """Make a sub-agent's run."""
+    """Create a child run."""
     return (await store.runs.create(SPACE, _new(NewThread(), said, {"parent_run_id": parent, **options}))).run
 
 
 async def run_after(store: Store, base: Run, *said: str, **options: Any) -> Run:
-    """Make a run that goes on where `base` ends."""
+    """Create a run based on the end of `base`."""
     return (
         await store.runs.create(SPACE, _new(base.thread_id, said, {"base": RunBase(run_id=base.id), **options}))
     ).run
 
 
 async def running(store: Store, *said: str, **options: Any) -> Lease:
-    """Make a run and claim it, where no other run may be claimed."""
+    """Create a run and claim it; no other run is claimable."""
     run = await queued(store, *said, **options)
     lease = await claim(store)
     assert lease.run_id == run.id
@@ -56,19 +56,19 @@ async def commit(store: Store, lease: Lease, **parts: Any) -> Committed:
 
 
 async def waiting_run(store: Store, name: str = "question", **question: Any) -> Run:
-    """Make a run that waits for a person to answer the interrupt `name`."""
+    """Create a run that waits for a response to the interrupt `name`."""
     lease = await running(store, "begin")
     await commit(store, lease, interrupts=[new_interrupt(name, **question)], move=WAITING_FOR_PERSON)
     return await get(store, lease.run_id)
 
 
 async def get(store: Store, run: RunId) -> Run:
-    """Return the run as it is now."""
+    """Return the current run."""
     return await store.runs.get(SPACE, run)
 
 
 async def status(store: Store, run: RunId) -> RunStatus:
-    """Return where the run stands."""
+    """Return the run's status."""
     return (await get(store, run)).status
 
 
@@ -78,22 +78,22 @@ async def stream(store: Store, run: RunId) -> list[Event]:
 
 
 async def messages_of(store: Store, run: RunId) -> list[tuple[int | None, Role, object]]:
-    """Return what was said in a run."""
+    """Return sequence, role and content of a run's messages."""
     return [(message.sequence, message.role, message.content) for message in await store.messages.of_run(SPACE, run)]
 
 
 def new_interrupt(name: str, **question: Any) -> NewInterrupt:
-    """Return a question to a person."""
+    """Return a new approval interrupt."""
     return NewInterrupt(**{"kind": InterruptKind.APPROVAL, "id": InterruptId(name), **question})
 
 
 def model_step(number: int, state: StepState = StepState.STARTED, **options: Any) -> Step:
-    """Return a call of a model."""
+    """Return a model step."""
     return Step(number=number, kind=StepKind.MODEL, name="model", key=f"step-{number}", state=state, **options)
 
 
 def tool_step(number: int, call_id: str, state: StepState = StepState.STARTED, **options: Any) -> Step:
-    """Return a call of a tool."""
+    """Return a tool step."""
     tool_call_id = ToolCallId(call_id)
     return Step(
         number=number,
@@ -107,7 +107,7 @@ def tool_step(number: int, call_id: str, state: StepState = StepState.STARTED, *
 
 
 def context_snapshot(step: int, system: str = "be good", **options: Any) -> ContextSnapshot:
-    """Return what a model was told in a step: a system prompt and no tools."""
+    """Return the context of a step: a system prompt and no tools."""
     texts = {text_digest(text): text for text in (system, "[]")}
     nothing: dict[str, Any] = dict.fromkeys(("first_sequence", "last_sequence", "compaction_through"))
     plain = {"model": "m", "conversation": (), "reminders": (), "tokens": {}, "texts": texts, **nothing}
@@ -116,7 +116,7 @@ def context_snapshot(step: int, system: str = "be good", **options: Any) -> Cont
 
 
 def seconds_from_now(clock: HeldClock, seconds: float) -> Instant:
-    """Return the moment in so many seconds."""
+    """Return the time that many seconds from now."""
     return instant(Millis(clock.now() + round(seconds * 1000)))
 
 

@@ -1,4 +1,4 @@
-"""The tables themselves, read past the store: what it really holds."""
+"""Direct reads of the tables, without the store."""
 
 import sqlite3
 from contextlib import closing
@@ -9,7 +9,7 @@ import asyncpg
 
 Rows: TypeAlias = list[dict[str, Any]]
 
-# Which column of which table must name a row of which other.
+# References: table, column, and the table and column that it must exist in.
 _REFERENCES: Final = (
     ("messages", "thread_key", "threads", "thread_key"),
     ("task_numbers", "thread_key", "threads", "thread_key"),
@@ -34,7 +34,7 @@ async def rows_of(where: str | Path) -> dict[str, Rows]:
 
 
 async def orphans_of(where: str | Path) -> dict[str, Rows]:
-    """Return the rows that name a run, a thread or a value that is not there; `run_ids` keeps those that are gone."""
+    """Return the rows that refer to a missing run, thread or value, except `run_ids`, which keeps deleted runs."""
     tables = await rows_of(where)
     named = [name for name, rows in tables.items() if rows and "run_key" in rows[0] and name != "run_ids"]
     of_runs = ((name, "run_key", "runs", "run_key") for name in named)

@@ -1,4 +1,4 @@
-"""API keys: who may come in."""
+"""API keys: creation, lookup and revocation."""
 
 import asyncio
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""Budgets: what a tree of runs uses is counted where a call settles, and checked where one starts."""
+"""Budgets: usage of a tree of runs is added when a call settles, and checked when one starts."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +32,7 @@ from tests.conformance.tables import rows_of
 
 PLENTY = 1_000_000
 CALL = 10
-"""Tokens of one call, where children race."""
+"""Tokens per call in tests with concurrent children."""
 
 
 def tokens(count: int) -> Limits:
@@ -40,38 +40,38 @@ def tokens(count: int) -> Limits:
 
 
 def used(count: int = 0, cost: float | None = 0.0) -> Usage:
-    """Return so many tokens, some of each kind; the cached ones are among them."""
+    """Return a usage of that many tokens, some of each kind."""
     return Usage(
         input_tokens=count - count // 3, output_tokens=count // 3, cached_input_tokens=count // 2, cost_usd=cost
     )
 
 
 async def start(store: Store, lease: Lease, number: int = 1, **parts: Any) -> Committed:
-    """Start a call of a model."""
+    """Start a model call."""
     return await commit(store, lease, steps=[model_step(number)], **parts)
 
 
 async def settle(store: Store, lease: Lease, usage: Usage, number: int = 1) -> None:
-    """Settle a call that used so much."""
+    """Settle a model call with this usage."""
     done = model_step(number, StepState.DONE)
     await commit(store, lease, steps=[done], messages=[assistant("x")], usage=usage)
 
 
 async def ask_model(store: Store, lease: Lease, usage: Usage, number: int = 1) -> None:
-    """Make a call of a model, from start to end."""
+    """Start and settle a model call."""
     await start(store, lease, number)
     await settle(store, lease, usage, number)
 
 
 async def refusal(store: Store, lease: Lease) -> dict[str, Any]:
-    """Return why no call may start now."""
+    """Return the error that a new model call raises now."""
     with pytest.raises(BudgetExceeded) as caught:
         await start(store, lease, 99)
     return caught.value.details
 
 
 async def spawned(store: Store, parent: RunId, **options: Any) -> Lease:
-    """Make a child and claim it."""
+    """Create a child and claim it."""
     return await claim_run(store, await child_of(store, parent, **options))
 
 
@@ -232,7 +232,7 @@ async def test_a_budget_lasts_over_every_lease_of_its_run(store: Store) -> None:
 
 
 async def siblings(store: Store, count: int, **options: Any) -> tuple[Lease, list[Lease]]:
-    """Claim a run and so many children of it."""
+    """Claim a run and that many children of it."""
     root = await running(store, **options)
     for _ in range(count):
         await child_of(store, root.run_id)
@@ -297,7 +297,7 @@ async def test_twenty_children_that_spend_at_once_overshoot_by_at_most_one_call_
 
 
 async def test_stores_that_spend_from_one_budget_while_runs_end_never_lose_a_token(stores: list[Store]) -> None:
-    """On PostgreSQL an end holds parent and child while others hold the budget: whoever is in the way tries again."""
+    """On PostgreSQL an end locks parent and child while commits lock the budget: a deadlock is retried."""
     root, children = await siblings(stores[0], 16, limits=tokens(PLENTY))
 
     async def work(lease: Lease, store: Store) -> None:
@@ -315,12 +315,12 @@ async def test_stores_that_spend_from_one_budget_while_runs_end_never_lose_a_tok
 
 
 async def budgets(where: str | Path) -> int:
-    """Return how many budgets there are."""
+    """Return the number of budget rows."""
     return len((await rows_of(where))["budgets"])
 
 
 async def ended(store: Store, **options: Any) -> Run:
-    """Make a tree of three runs, each with a budget, and end it."""
+    """Create a tree of three runs with a budget each, and end it."""
     root = await queued(store, limits=tokens(1), **options)
     child = await child_of(store, root.id, limits=tokens(1))
     await child_of(store, child.id, limits=Limits(cost_budget_usd=1.0))

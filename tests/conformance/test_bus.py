@@ -1,4 +1,4 @@
-"""The bus: hints that travel fast and may be lost, in one process and between many."""
+"""The bus: hints that may be lost, within one process and between processes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -23,12 +23,12 @@ Pair: TypeAlias = tuple[Bus, Bus]
 
 
 def about(*names: object) -> WakeHint:
-    """Return a hint about runs."""
+    """Return a hint for runs."""
     return WakeHint(runs=frozenset((SPACE, RunId(str(name))) for name in names))
 
 
 async def heard(hints: AsyncIterator[WakeHint], until: Callable[[WakeHint], bool]) -> WakeHint:
-    """Gather hints until they say enough."""
+    """Merge hints until they include the expected one."""
     wake = WakeHint()
     async with asyncio.timeout(PATIENCE):
         while not until(wake):
@@ -46,7 +46,7 @@ def at_least(wanted: WakeHint) -> Callable[[WakeHint], bool]:
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[PostgresBus]:
-    """Open a bus, and go on when it listens."""
+    """Open a bus and wait until it listens."""
     async with open_bus(url) as bus:
         async with hints_of(bus) as hints:
             await heard(hints, everything)
@@ -55,7 +55,7 @@ async def connected(url: str) -> AsyncIterator[PostgresBus]:
 
 @pytest.fixture(params=["local", "postgres"])
 async def buses(request: pytest.FixtureRequest, postgres_url: str) -> AsyncIterator[Pair]:
-    """Yield two ends: of one bus, or of the buses of two processes."""
+    """Yield a sender and a receiver: one bus, or the buses of two processes."""
     if request.param == "local":
         bus = LocalBus()
         yield bus, bus
@@ -194,7 +194,7 @@ async def test_a_bus_reconnects_after_a_lost_connection_and_wakes_its_subscriber
 
 
 async def _cut(url: str) -> None:
-    """Cut the connections of all buses."""
+    """Terminate the connections of all buses."""
     cut = await fetch(
         url,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

@@ -1,4 +1,4 @@
-"""Those above a run hear of what it asks people, and of what closes that."""
+"""Interrupts of descendants: the ancestors of a run are notified when one opens or closes."""
 
 from typing import Any
 
@@ -21,14 +21,14 @@ QUESTION = {"id": "q", "reason": "input_required"}
 
 
 async def family(store: Store) -> tuple[Lease, Lease, Lease]:
-    """Claim a run, a child of it, and a child of that."""
+    """Claim a run, its child and its grandchild."""
     root = await running(store)
     mid = await claim_run(store, await child_of(store, root.run_id))
     return root, mid, await claim_run(store, await child_of(store, mid.run_id))
 
 
 async def ask(store: Store, lease: Lease, **question: Any) -> None:
-    """Wait for a person, and say so to the parent."""
+    """Wait for a person, and notify the parent."""
     move = Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON, asks=[QUESTION])
     await commit(store, lease, interrupts=[new_interrupt("q", digest=None, **question)], move=move)
 

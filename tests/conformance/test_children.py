@@ -1,4 +1,4 @@
-"""Children that a commit makes: with it, or not at all."""
+"""Child runs of a commit: created with it, or not at all."""
 
 import asyncio
 from collections.abc import Callable
@@ -50,7 +50,7 @@ from tests.conformance.tables import orphans_of, rows_of
 
 
 def child(parent: Lease, name: str | None = None, *said: str, **options: Any) -> NewRun:
-    """Return a run that `parent` spawns."""
+    """Return a new child run of `parent`."""
     thread = options.pop("thread", None) or NewThread(title=name)
     return NewRun(
         id=None if name is None else RunId(name),
@@ -61,7 +61,7 @@ def child(parent: Lease, name: str | None = None, *said: str, **options: Any) ->
 
 
 async def spawned(store: Store, parent: Lease, name: str, **options: Any) -> Lease:
-    """Make a child in a commit, and claim it."""
+    """Create a child in a commit, and claim it."""
     await commit(store, parent, children=[child(parent, name, **options)])
     return await claim_run(store, await get(store, RunId(name)))
 

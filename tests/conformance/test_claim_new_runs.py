@@ -1,4 +1,4 @@
-"""A run that is claimed while it is made: the lease says what anybody would read, wherever it has it from."""
+"""Claims of new runs: a lease that was not read back from the tables equals one that was."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -54,7 +54,7 @@ NOT_ANEW: Final[Mapping[str, dict[str, Any]]] = {
 
 @pytest.fixture
 async def thread(store: Store, clock: HeldClock) -> ThreadId:
-    """Return a thread that has a run already."""
+    """Return a thread that has a completed run."""
     made = await store.threads.create(SPACE, NewThread(title="t", context_window=5))
     await completed_run(store, made.id, "before", "then")
     clock.tick(timedelta(seconds=1))
@@ -62,7 +62,7 @@ async def thread(store: Store, clock: HeldClock) -> ThreadId:
 
 
 async def claim_at_birth(store: Store, *made: NewRun) -> tuple[list[CreatedRun | BaseException], list[Lease]]:
-    """Make runs and claim them, at once where the store can."""
+    """Create runs and claim them, in one transaction if the store can."""
     *created, leases = await asyncio.gather(
         *(store.runs.create(SPACE, new) for new in made),
         store.leases.claim(FIRST, lease=MINUTE, limit=100),
@@ -73,7 +73,7 @@ async def claim_at_birth(store: Store, *made: NewRun) -> tuple[list[CreatedRun |
 
 
 async def check_told(store: Store, lease: Lease) -> None:
-    """See that a lease tells the run as it is, and where it stands, if it says so."""
+    """Check that a lease holds the current run and, if it has one, the current snapshot."""
     assert lease.run == await store.runs.get(SPACE, lease.run_id)
     assert (lease.run_id, lease.thread_id, lease.space_id) == (lease.run.id, lease.run.thread_id, lease.run.space_id)
     assert lease.snapshot in (None, await store.journal.open(lease))
@@ -112,7 +112,7 @@ async def test_an_inbox_item_between_creation_and_claim_is_not_lost(
 
 
 async def test_a_failed_creation_does_not_affect_other_new_runs(store: Store, thread: ThreadId) -> None:
-    """The first of them has the same key in the store as one that is taken back."""
+    """The first new run gets the row key of one that was rolled back."""
     used = NewRun(thread=thread, base=None, id=RunId("used"), messages=[user("used")])
     _, (earlier,) = await claim_at_birth(store, used)
     others = [await new_thread(store, SPACE) for _ in range(2)]

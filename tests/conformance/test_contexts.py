@@ -1,4 +1,4 @@
-"""Contexts: what a model was told in each call, kept with the commit that begins it."""
+"""Contexts: the request of each model call, stored with the commit that starts it."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tests.conformance.tables import rows_of
 
 
 async def texts(where: str | Path) -> list[str]:
-    """Return the texts that are kept."""
+    """Return the stored texts."""
     return sorted(row["content"] for row in (await rows_of(where))["texts"])
 
 

@@ -1,4 +1,4 @@
-"""A run is made with its input and its first event, all or nothing."""
+"""`Runs.create`: a run is created with its input and first event, all or nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

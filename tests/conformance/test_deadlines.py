@@ -1,4 +1,4 @@
-"""Deadlines: a run may work for so long. The time for which it waits for a person does not count."""
+"""Deadlines: the maximum duration of a run. Time spent waiting for a person does not count."""
 
 import asyncio
 from datetime import timedelta
@@ -42,7 +42,7 @@ FOR_A_CHILD = Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD)
 
 
 async def deadlines(store: Store, where: str | Path) -> list[Timer]:
-    """Return the deadlines that there are, the oldest first."""
+    """Return all deadlines, oldest first."""
     rows = sorted((await rows_of(where))["timers"], key=lambda row: row["timer_key"])
     return [await store.timers.get(SPACE, TimerId(row["id"])) for row in rows if row["kind"] == "deadline"]
 
@@ -62,7 +62,7 @@ async def put(store: Store, run: RunId) -> None:
 
 
 async def asks(store: Store, lease: Lease, name: str = "question", **parts: Any) -> None:
-    """Begin to wait for a person."""
+    """Start to wait for a person."""
     await commit(store, lease, interrupts=[new_interrupt(name)], move=WAITING_FOR_PERSON, **parts)
 
 
@@ -291,7 +291,7 @@ async def test_other_timers_of_a_run_that_waits_for_a_person_go_on(store: Store,
 
 
 async def test_a_deadline_fires_or_its_run_waits_but_never_both(stores: list[Store], clock: HeldClock) -> None:
-    """The run asks a person at the moment at which its time is up."""
+    """The run starts to wait for a person at the moment its deadline passes."""
     for number in range(20):
         lease = await running(stores[0], limits=Limits(max_duration_seconds=1))
         clock.tick(SECONDS)

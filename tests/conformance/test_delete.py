@@ -1,4 +1,4 @@
-"""`Runs.delete`: what is removed, what stays, and what is never used again."""
+"""`Runs.delete`: what is deleted, what stays, and what is never reused."""
 
 import random
 from pathlib import Path
@@ -42,7 +42,7 @@ OF_RUNS = ("messages", "events", "steps", "run_values", "inbox", "interrupts", "
 
 
 async def worked(store: Store, clock: HeldClock, lease: Lease, *, said: str = "secret") -> Run:
-    """Complete a run that leaves something in every table."""
+    """Complete a run that has rows in every table."""
     name = lease.run_id
     await commit(
         store,
@@ -300,7 +300,7 @@ async def test_a_row_key_is_never_used_again(store: Store) -> None:
 
 
 async def forest(store: Store, clock: HeldClock, chance: random.Random) -> list[Run]:
-    """Make finished runs that continue and spawn each other."""
+    """Create completed runs that are based on and spawned by each other."""
     runs = [await worked(store, clock, await running(store, "begin", values={"plan": ["root"]}))]
     for _ in range(10):
         base = chance.choice(runs)

@@ -1,4 +1,4 @@
-"""`Runs.end`: a tree at once, with nothing left open."""
+"""`Runs.end`: a whole tree in one transaction, with nothing left open."""
 
 import asyncio
 from pathlib import Path
@@ -44,7 +44,7 @@ from tests.conformance.tables import rows_of
 
 WHY = RunError(code="DEADLINE_EXCEEDED", message="too late", details={"limit": 5})
 TOLD = replace(WHY, iteration=0)
-"""With how far the run came."""
+"""The error as stored, with the iteration."""
 
 
 async def end(store: Store, run: RunId, **options: Any) -> list[Run]:

@@ -1,4 +1,4 @@
-"""`Runs.end`: the stream of each ended run is legal, whole, and closed once."""
+"""`Runs.end`: the stream of each ended run is valid, complete and closed once."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -79,13 +79,13 @@ OPEN: Final[dict[str, Sequence[Event]]] = {
 
 
 async def log(store: Store, clock: HeldClock, lease: Lease, *said: Event) -> None:
-    """Commit what the stream of a run makes of `said`."""
+    """Commit the stream events that the run's stream produces for these events."""
     legal = StreamNormaliser.resume(lease.thread_id, lease.run_id, await stream(store, lease.run_id))
     await commit(store, lease, events=[event for each in said for event in legal.feed(each, at=clock.now())])
 
 
 async def check_closed(store: Store, run: RunId, *, segments: int = 1) -> RunFinished | RunErrorEvent:
-    """Return how the stream of a run ends, which is legal, whole and has so many segments."""
+    """Return the last events of a run's stream, after checking that it is valid and has that many segments."""
     events = await stream(store, run)
     verify_stream(events)
     assert sum(isinstance(event, RunStarted) for event in events) == segments

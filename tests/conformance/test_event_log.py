@@ -1,4 +1,4 @@
-"""`EventLog`: what every stream is read from."""
+"""`EventLog`: the stored events that every stream is read from."""
 
 import asyncio
 import json

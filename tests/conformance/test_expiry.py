@@ -1,4 +1,4 @@
-"""`Leases.expire`: what dead workers held."""
+"""`Leases.expire`: requeue the runs of dead workers."""
 
 import asyncio
 from datetime import timedelta
@@ -38,7 +38,7 @@ LONGEST = timedelta(milliseconds=MAX_BACKOFF_MS)
 
 
 async def die(store: Store, clock: HeldClock, *, cap: int = 5) -> Lease:
-    """Claim the only run that may be claimed, and never come back."""
+    """Claim the only claimable run, and never renew the lease."""
     lease = await claim(store)
     clock.tick(MINUTE)
     assert await store.leases.expire(cap=cap) == [lease.run_id]

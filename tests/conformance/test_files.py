@@ -1,4 +1,4 @@
-"""Files: the storage of a space, each content once."""
+"""Files: the storage of a space, each content stored once."""
 
 import asyncio
 from hashlib import sha256
@@ -26,7 +26,7 @@ def named(name: str = "a.bin", content: bytes = BYTES, **fields: Any) -> NewFile
 
 
 async def blobs(where: str | Path) -> list[tuple[int, bytes]]:
-    """Return what is really kept: the size and the bytes of each content."""
+    """Return size and bytes of each stored blob."""
     return [(row["size"], bytes(row["content"])) for row in (await rows_of(where))["blobs"]]
 
 

@@ -24,7 +24,7 @@ from tests.conformance.conversations import (
 
 
 async def _chain(store: Store, thread: ThreadId, count: int) -> list[Run]:
-    """Make runs one after the other, with two messages each."""
+    """Create runs one after the other, with two messages each."""
     return [await completed_run(store, thread, f"q{number}", f"a{number}") for number in range(count)]
 
 
@@ -196,7 +196,7 @@ async def test_a_message_is_found_by_id_only_on_the_chain(store: Store) -> None:
 
 
 async def _edit(store: Store, base: RunBase | None, revised: MessageId, text: str, thread: ThreadId) -> Run:
-    """Say something else instead of the message `revised`, under the same id."""
+    """Create a run with a message that revises `revised`, under the same id."""
     said = NewMessage(id=revised, role=Role.USER, content=text, revises=revised)
     return (await store.runs.create(SPACE, NewRun(thread=thread, base=base, messages=[said]))).run
 

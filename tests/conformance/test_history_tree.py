@@ -1,4 +1,4 @@
-"""However deep and wide a thread has grown, each run hears exactly its chain."""
+"""History in trees: however deep and wide a thread is, each run sees exactly its chain."""
 
 from dataclasses import dataclass, field
 
@@ -58,12 +58,12 @@ async def _deeper(store: Store, thread: ThreadId, depth: int) -> Run:
 
 @dataclass(eq=False)
 class Node:
-    """A run as it should be."""
+    """An expected run."""
 
     run: Run
     base: "Node | None"
     cut: int | None
-    """How many messages of its base it hears; null is all."""
+    """Number of its base's messages that it sees; null means all."""
     said: list[str]
     begun: bool = False
     ended: bool = False
@@ -90,7 +90,7 @@ class Node:
 
 @dataclass(eq=False)
 class Tree:
-    """A thread that grows at random, and what each of its runs should hear."""
+    """A thread that grows at random, and the expected history of each run."""
 
     store: Store
     thread: ThreadId

@@ -1,4 +1,4 @@
-"""The same idempotency key makes the same run, however often and however quickly it comes."""
+"""Idempotency keys: the same key returns the same run, also under concurrent requests."""
 
 import asyncio
 from typing import Any

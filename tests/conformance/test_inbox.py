@@ -1,4 +1,4 @@
-"""`Inbox`: what reaches a run from outside."""
+"""`Inbox`: items from outside a run."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A run starts with the values its base had where it was cut."""
+"""Inherited values: a run starts with the values its base had at the base sequence."""
 
 from holdfast.domain.commit import Commit
 from holdfast.domain.content import Json
@@ -16,7 +16,7 @@ async def _values(store: Store, run: Run) -> dict[str, Json]:
 
 
 async def _storied(store: Store, thread: ThreadId) -> Run:
-    """Make a run whose state is what was said last: message 0 is asked, 1, 2 and 3 are answered."""
+    """Create a run whose `state` is the last message: message 0 is the input, 1, 2 and 3 are replies."""
     lease = await claim_run(store, await create_run(store, thread, "0", base=None, values={"state": "given"}))
     for number in (1, 2):
         said = [assistant(str(number))]

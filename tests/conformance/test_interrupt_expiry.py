@@ -1,4 +1,4 @@
-"""Questions that nobody answers in time, and those that need no answer any more."""
+"""Expiry and withdrawal of interrupts."""
 
 import asyncio
 from datetime import timedelta
@@ -44,7 +44,7 @@ async def answer(store: Store, name: InterruptId = QUESTION, by: str | None = No
 
 
 async def read(store: Store, run: Run) -> list[InboxItem]:
-    """Return what is in the inbox of a run that was woken."""
+    """Return the inbox of a run that was woken."""
     return await store.journal.inbox(await claim_run(store, run))
 
 

@@ -1,4 +1,4 @@
-"""`Interrupts`: durable questions, answered once."""
+"""`Interrupts`: durable requests to people, answered once."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""`Journal.commit`: everything that a worker adds, all of it or nothing."""
+"""`Journal.commit`: everything in a commit is written, or nothing."""
 
 import asyncio
 from pathlib import Path

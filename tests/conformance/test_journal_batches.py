@@ -1,4 +1,4 @@
-"""`Journal.commit`: commits that are written together fail and hold alone."""
+"""`Journal.commit`: commits in one batch succeed or fail alone."""
 
 import asyncio
 from collections.abc import Callable
@@ -51,7 +51,7 @@ BAD: dict[str, tuple[Callable[[Lease], Commit], type[HoldfastError]]] = {
 
 
 async def claimed(store: Store, count: int) -> list[Lease]:
-    """Claim so many runs, each with a message, a settled step and an unread item."""
+    """Claim that many runs, each with a message, a settled step and an unread item."""
     for _ in range(count):
         await queued(store)
     leases = await store.leases.claim(FIRST, lease=MINUTE, limit=count)
@@ -62,7 +62,7 @@ async def claimed(store: Store, count: int) -> list[Lease]:
 
 
 async def written(store: Store, lease: Lease) -> tuple[int, int, int]:
-    """Return how many messages, events and steps a run has."""
+    """Return the numbers of messages, events and steps of a run."""
     return (
         len(await messages_of(store, lease.run_id)),
         len(await store.events.after(SPACE, lease.run_id)),
@@ -135,7 +135,7 @@ async def test_a_commit_whose_caller_was_cancelled_is_written_whole_or_not_at_al
         await asyncio.sleep(0)
         for task in tasks[::2]:
             task.cancel()
-    # The next commit of each run is applied after whatever became of the one before.
+    # The next commit of each run is applied after the previous one, whatever its outcome.
     await asyncio.gather(*(commit(store, lease) for lease in leases))
     for index, lease in enumerate(leases):
         assert await written(store, lease) in ([(1, 1, 1), (2, 4, 2)] if index % 2 == 0 else [(2, 4, 2)])

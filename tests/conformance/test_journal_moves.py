@@ -1,4 +1,4 @@
-"""`Journal.commit`: how a worker moves its run, and who is told."""
+"""`Journal.commit`: moves of a run by its worker, and the notifications they send."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`Journal.open`: where a run stands, as its worker needs it; and what a worker learns from each commit."""
+"""`Journal.open`: the snapshot of a run for its worker, and the counts that each commit returns."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -157,7 +157,7 @@ async def test_a_snapshot_contains_inherited_values(store: Store) -> None:
 
 
 def half(lease: Lease) -> list[Event]:
-    """Return a stream that breaks off: a message, a call with an answer, one without, and half a message."""
+    """Return an interrupted stream: a message, a tool call with a result, one without, and half a message."""
     at = MessageId("m1")
     said = StreamNormaliser.resume(
         lease.thread_id, lease.run_id, [RunStarted(thread_id=lease.thread_id, run_id=lease.run_id)]

@@ -1,4 +1,4 @@
-"""`Leases`: who may work on which run."""
+"""`Leases`: claim, renew and release runs."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Migrations: a database is brought up to date whole, or left as it is."""
+"""Migrations: a database is migrated completely, or left unchanged."""
 
 import asyncio
 import sqlite3
@@ -60,7 +60,7 @@ OF_THE_FIRST_VERSION = (
     """INSERT INTO timers (space_key, run_key, id, kind, due_at, state, created_at)
        VALUES (1, 1, 'x', 'nap', 9999999999999, 'scheduled', 1)""",
 )
-"""A run that waits for a person, as the first version kept it; each key that the database chose is 1."""
+"""A run that waits for a person, as stored by the first version; every generated key is 1."""
 
 Script: TypeAlias = tuple[str, str]
 Known: TypeAlias = Callable[[list[Script]], None]
@@ -71,7 +71,7 @@ _numbers = count(1)
 
 @pytest.fixture
 async def new_url(postgres: PostgresServer) -> AsyncIterator[NewUrl]:
-    """Yield a way to make PostgreSQL databases without a schema."""
+    """Yield a function that creates PostgreSQL databases without a schema."""
     made: list[str] = []
 
     async def make() -> str:
@@ -103,7 +103,7 @@ def scripts(backend: str) -> list[Script]:
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> Known:
-    """Return a way to change which migrations this version knows."""
+    """Return a function that replaces the migrations of this version."""
 
     def know(scripts: list[Script]) -> None:
         monkeypatch.setattr(statements, "migrations", lambda dialect: scripts)
@@ -121,7 +121,7 @@ async def all_of(where: str | Path) -> tuple[Catalogue, dict[str, Rows]]:
 
 
 async def names(where: str | Path) -> list[str]:
-    """Return the migrations that a database remembers."""
+    """Return the applied migrations of a database."""
     return [row["name"] for row in (await rows_of(where))["migrations"]]
 
 

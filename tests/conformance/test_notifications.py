@@ -35,7 +35,7 @@ async def outbox(where: str | Path) -> Rows:
 
 
 async def news(store: Store, count: int, space: SpaceId = SPACE) -> list[Notification]:
-    """Make so many runs, finish them, and return the news of that."""
+    """Create and complete that many runs, and return their notifications."""
     thread = await new_thread(store, space)
     for number in range(count):
         await finished_run(store, space, thread, str(number))
@@ -208,7 +208,7 @@ async def test_a_missing_space_has_no_notifications(store: Store) -> None:
 
 
 async def test_a_reader_sees_each_notification_once_in_order_while_many_write_and_dispatch(stores: list[Store]) -> None:
-    """However many processes write and number, whoever has seen N never finds a new one below it."""
+    """However many processes write and number, a reader that has seen N never finds a new one below it."""
     views: list[list[Notification]] = [[] for _ in stores]
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         for store, seen in zip(stores, views, strict=True):

@@ -1,4 +1,4 @@
-"""What becomes of a run whose branch has a live one."""
+"""`on_busy`: a new run on a branch that has an active run."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""`Plans`: what people change of what agents plan."""
+"""`Plans`: plans as people read and edit them."""
 
 import asyncio
 from pathlib import Path

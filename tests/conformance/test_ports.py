@@ -1,4 +1,4 @@
-"""A store is its ports, no less and no more, and an adapter has the signature of its port to the letter."""
+"""A store has exactly its ports, and every adapter has the signatures of its port."""
 
 import inspect
 from pathlib import Path
@@ -40,7 +40,7 @@ NOT_OF_THE_STORE = {
     WorkingFolders,
 }
 
-# A type checker sees that these fit.
+# The type checker verifies that these implement the ports.
 _BUSES: list[Bus] = [LocalBus(), PostgresBus()]
 _CLOCKS: list[Clock] = [SystemClock(), HeldClock()]
 

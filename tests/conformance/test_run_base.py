@@ -1,4 +1,4 @@
-"""Where a run begins, and when it may."""
+"""The base of a run, and when the run may start."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""`Census`: how many runs there are that have not ended."""
+"""`RunCounts`: counts of the runs that have not ended."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Anything, in any order, from several workers: the log stays as the model says, and nothing sleeps for ever.
+"""State machine: any operations in any order from several workers leave the log as the model says, and no run stuck.
 
 On a failure Hypothesis prints the shortest sequence of rules that leads to it.
 """
@@ -99,11 +99,11 @@ _any_turn = st.one_of(*_turns.values())
 
 
 class RunLog(LogMachine):
-    """The rules."""
+    """The rules of the state machine."""
 
     @initialize(data=st.data(), runs=st.integers(1, 4), claims=st.integers(0, 2), children=st.integers(0, 2))
     def begin(self, data: st.DataObject, runs: int, claims: int, children: int) -> None:
-        """Have something to work on, whichever rules Hypothesis leaves out."""
+        """Start with some runs, whichever rules Hypothesis leaves out."""
         for _ in range(runs):
             self._create_on(data, self._pick(data, self._model.threads), limits=data.draw(_limits))
         for _ in range(claims):
@@ -128,7 +128,7 @@ class RunLog(LogMachine):
         priority: Priority,
         limits: Limits,
     ) -> None:
-        """Say something on a thread, wherever it stands; the same request again makes no second run."""
+        """Create a run on a thread in any state; the same request again creates no second run."""
         thread = self._pick(data, self._model.open_threads())
         until = self._in(wait)
         self._create_on(data, thread, on_busy=wish, wait_until=until, values=given, priority=priority, limits=limits)
@@ -137,12 +137,12 @@ class RunLog(LogMachine):
 
     @rule(data=st.data(), wishes=st.permutations(list(OnBusy)))
     def create_together(self, data: st.DataObject, wishes: list[OnBusy]) -> None:
-        """Runs on different threads that are made at once may be made together."""
+        """Create runs on different threads concurrently, so that they may be created in one batch."""
         births = []
         for thread, wish in zip(self._model.threads[:2], wishes, strict=False):
             place = partial(self._model.place, thread, wish)
             births.append(self._expecting(data, thread, NewRun(thread=thread.id, on_busy=wish), place, keyed=False))
-        # Those whose thread is free come first in any case, so that whoever claims finds all in the same order.
+        # Runs on idle threads come first in any case, so that claims find all runs in the same order.
         births.sort(key=lambda birth: self._model.is_busy(birth.thread))
         outcomes = self._at_once(*[self._store.runs.create(SPACE, birth.new) for birth in births])
         for birth, outcome in zip(births, outcomes, strict=True):
@@ -155,7 +155,7 @@ class RunLog(LogMachine):
     @precondition(lambda self: self._model.existing())
     @rule(data=st.data(), given=_values)
     def create_on_base(self, data: st.DataObject, given: dict[str, Json]) -> None:
-        """Continue from any run, or from within it, or from nothing."""
+        """Create a run on any base, at any sequence of it, or without a base."""
         base = self._pick(data, self._model.existing() if data.draw(st.integers(0, 7)) else self._model.runs)
         thread = base.thread
         if thread not in self._model.open_threads() or data.draw(st.integers(0, 5)) == 0:
@@ -173,7 +173,7 @@ class RunLog(LogMachine):
     @precondition(lambda self: any(run.live and run.depth < DEEPEST for run in self._model.runs))
     @rule(data=st.data())
     def create_child(self, data: st.DataObject) -> None:
-        """Spawn a sub-agent of any run: one that has ended can spawn nothing."""
+        """Spawn a child of any run: an ended run cannot spawn."""
         live = [run for run in self._model.runs if run.live and run.depth < DEEPEST]
         unlikely = [run for run in self._model.existing() if run.depth < DEEPEST]
         self._spawn(data, self._pick(data, unlikely if data.draw(st.integers(0, 9)) == 0 else live))
@@ -211,9 +211,9 @@ class RunLog(LogMachine):
     @precondition(lambda self: self._has_work(2))
     @rule(data=st.data(), turns=st.lists(_any_turn, min_size=2, max_size=3))
     def work_together(self, data: st.DataObject, turns: list[Turn]) -> None:
-        """Commits that come at once may be written at once, and each fails alone.
+        """Concurrent commits may be written in one batch, and each fails alone.
 
-        Parents go first: one that stops just before its child tells it of its end is woken.
+        Parents go first: a parent that stops just before its child notifies it of its end is woken.
         """
         self._claim(OWNERS[0], limit=3, seconds=60)
         held = [self._held()[index] for index in data.draw(st.permutations(range(len(self._held()))))]
@@ -230,7 +230,7 @@ class RunLog(LogMachine):
     @precondition(lambda self: self._has_work())
     @rule(data=st.data(), turn=_turns["waits"] | _turns["stops"], comes_first=st.booleans())
     def stop_while_something_comes_in(self, data: st.DataObject, turn: Turn, comes_first: bool) -> None:
-        """Either the run must read it before it stops, or it is woken, or it has ended: nothing lies there unread."""
+        """Put an item: the run must read it before it stops, or is woken, or has ended."""
         run, lease = self._worker(data)
         planned = self._plan(run, lease, replace(turn, reads=9))
         what = self._model.name("item")
@@ -252,7 +252,7 @@ class RunLog(LogMachine):
     @precondition(lambda self: self._lost())
     @rule(data=st.data(), turn=_any_turn)
     def come_too_late(self, data: st.DataObject, turn: Turn) -> None:
-        """A worker whose lease is lost changes nothing, whatever it tries."""
+        """Commit with a lost lease, which changes nothing."""
         run, lease = self._pick(data, self._lost())
         late = plan(self._model, run, lease, replace(turn, reads=0), self._clock.now())
         self._refused(LeaseLost, self._store.journal.commit(late.commit))
@@ -289,7 +289,7 @@ class RunLog(LogMachine):
     @precondition(lambda self: self._leases)
     @rule(owner=st.sampled_from(OWNERS), seconds=st.sampled_from([10, 60]))
     def renew(self, owner: OwnerId, seconds: int) -> None:
-        """Of all leases an owner ever had, those that hold are extended."""
+        """Renew all leases an owner ever had: those still held are extended."""
         had = [(run, lease) for run, lease in self._leases if lease.owner == owner]
         held = [(run, lease) for run, lease in self._held() if lease.owner == owner]
         leases = [lease for _, lease in had]
@@ -313,7 +313,7 @@ class RunLog(LogMachine):
     @precondition(lambda self: self._leases)
     @rule(data=st.data(), delay=_delays)
     def release(self, data: st.DataObject, delay: int | None) -> None:
-        """Give back what is held, let go what was ended, and nothing that is lost."""
+        """Release any lease: a held one, that of an ended run, or a lost one, which is refused."""
         useful = [(run, lease) for run, lease in self._leases if run.owner is not None]
         run, lease = self._pick(data, self._leases if data.draw(st.booleans()) or not useful else useful)
         until = None if delay is None else self._clock.now() + delay
@@ -323,7 +323,7 @@ class RunLog(LogMachine):
     @precondition(lambda self: self._model.existing())
     @rule(data=st.data(), to=st.sampled_from([RunStatus.CANCELLED, RunStatus.FAILED]))
     def end(self, data: st.DataObject, to: RunStatus) -> None:
-        """End any run, more often one that is worked on."""
+        """End any run, preferably a running one."""
         runs = self._model.existing()
         live = [run for run in runs if run.live]
         held = [run for run in live if run.owner is not None]
@@ -342,7 +342,7 @@ class RunLog(LogMachine):
     @precondition(lambda self: self._timers_are_set())
     @rule(owner=st.sampled_from(OWNERS))
     def fire(self, owner: OwnerId) -> None:
-        """Put what is due into the inboxes."""
+        """Fire the due timers."""
         due = {
             name: run
             for run in self._model.existing()
@@ -360,14 +360,14 @@ class RunLog(LogMachine):
     @precondition(lambda self: self._ground.one_writer and any(run.owner for run in self._model.runs))
     @rule()
     def restart(self) -> None:
-        """One process owns the file: when it starts, every lease is dead."""
+        """Restart: one process owns the file, so every lease is released at the start."""
         self._ground.restart()
         self._model.expire(self._clock.now(), cap=MAX_ATTEMPTS, at_once=True)
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Yield a folder in memory, if there is one: nothing is killed here, so the disk would add only its time."""
+    """Yield a folder in memory if possible: no process is killed here, so a disk would only add time."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
         yield Path(name)

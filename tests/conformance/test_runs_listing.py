@@ -1,4 +1,4 @@
-"""Runs are listed the newest first."""
+"""Listing of runs, newest first."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def _ids(runs: list[Run]) -> list[RunId]:
 
 
 async def _made(store: Store, count: int) -> list[RunId]:
-    """Make runs and return their ids, the newest first."""
+    """Create runs and return their ids, newest first."""
     made = [await store.runs.create(SPACE, NewRun(thread=NewThread())) for _ in range(count)]
     return _ids([created.run for created in reversed(made)])
 

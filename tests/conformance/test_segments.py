@@ -1,4 +1,4 @@
-"""Segments that clients name, and messages found by their ids on every branch: what clients with copies need."""
+"""Segments named by clients, and messages found by id on every branch."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ YES = InterruptResponse(response="yes")
 
 
 async def asking_twice(store: Store) -> Run:
-    """Make a run that asks two things, and has ended its segment."""
+    """Create a run with two open interrupts, which has ended its segment."""
     lease = await running(store, "begin")
     end = RunFinished(thread_id=lease.thread_id, run_id=lease.run_id)
     await commit(

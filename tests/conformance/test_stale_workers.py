@@ -1,4 +1,4 @@
-"""A worker whose lease is gone can write nothing, ever."""
+"""A worker that has lost its lease can write nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -67,7 +67,7 @@ WRITES: Final[dict[str, dict[str, Any]]] = {
 
 
 def made_by(lease: Lease, parts: dict[str, Any]) -> Commit:
-    """Return a commit of `parts`, with children that are those of its run."""
+    """Return a commit of `parts`, with child runs of its own run."""
     children = [replace(child, parent_run_id=lease.run_id) for child in parts.get("children", ())]
     return Commit(lease=lease, **{**parts, "children": children})
 
@@ -77,7 +77,7 @@ async def another_waits(store: Store) -> None:
 
 
 async def begun(store: Store, timer: str) -> Lease:
-    """Claim a run that has a message, a step, a timer, a budget and something unread."""
+    """Claim a run with a message, a step, a timer, a budget and an unread item."""
     lease = await running(store, "begin", limits=Limits(token_budget=100, max_duration_seconds=60))
     alarm = NewTimer(kind="alarm", due_at=LATE, id=TimerId(timer))
     await commit(store, lease, messages=[assistant("hello")], steps=[model_step(1)], timers=[alarm])

@@ -1,4 +1,4 @@
-"""`Steps`: what a run called, and how it settled."""
+"""`Steps`: the model and tool calls of a run, and how they settled."""
 
 from pathlib import Path
 

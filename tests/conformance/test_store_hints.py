@@ -1,4 +1,4 @@
-"""What a store tells those who watch: only what has happened, and only once it has."""
+"""Wake-up hints of a store: only for committed changes, and only after the commit."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -45,21 +45,21 @@ PATIENCE: Final = 30.0
 
 
 class Watched:
-    """A store, and what it says on its bus."""
+    """A store and the hints on its bus."""
 
     def __init__(self, store: Store, hints: AsyncIterator[WakeHint]) -> None:
         self.store = store
         self._hints = hints
 
     async def said(self) -> WakeHint:
-        """Return what was said to have happened since the last time, or wait for it; not what logs grew by."""
+        """Return the hints since the last call, without log appends; wait for one if there are none."""
         said = WakeHint()
         while said == WakeHint():
             said = replace(await self._next(), grown=(), coming=False)
         return said
 
     async def grown(self) -> Sequence[LogAppend]:
-        """Return what logs grew by since the last time."""
+        """Return the log appends since the last call."""
         return (await self._next()).grown
 
     async def _next(self) -> WakeHint:
@@ -272,7 +272,7 @@ async def test_a_hint_is_sent_only_after_its_change_is_visible(
 
 
 async def test_a_hint_carries_the_appended_events_exactly_as_stored(watched: Watched) -> None:
-    """By its beginning, a commit, and an end from outside."""
+    """Appends by the creation, a commit, and an end from outside."""
     store = watched.store
     run = await queued(store, "a")
     told = list(await watched.grown())

@@ -1,4 +1,4 @@
-"""Runs that runs spawn: parents, children and roots."""
+"""Sub-agents: parent, child and root runs."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Subscriptions: whoever wants to know is told of a run's end, once, however it ends."""
+"""Subscriptions: a subscriber is notified of a run's end once, however it ends."""
 
 import asyncio
 from pathlib import Path
@@ -20,14 +20,14 @@ from tests.conformance.tables import rows_of
 
 
 async def two(store: Store) -> list[Lease]:
-    """Claim two runs that have nothing to do with each other."""
+    """Claim two unrelated runs."""
     for _ in range(2):
         await queued(store)
     return await store.leases.claim(FIRST, lease=MINUTE, limit=2)
 
 
 async def told(store: Store, lease: Lease) -> list[InboxItem]:
-    """Return what a run was told of ends."""
+    """Return the notifications of ended runs in a run's inbox."""
     return [item for item in await store.journal.inbox(lease) if item.kind is InboxKind.TASK]
 
 
@@ -129,7 +129,7 @@ async def test_only_children_that_have_not_ended_are_active(store: Store) -> Non
 async def test_a_child_that_could_start_only_after_its_parent_cannot_be_awaited(
     store: Store, where: str | Path
 ) -> None:
-    """It would stand behind a run that waits for its parent."""
+    """The child would be queued after a run that waits for its parent."""
     one, other = await two(store)
     await commit(store, one, move=Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD, waits_on=[other.run_id]))
     thread = (await get(store, one.run_id)).thread_id

@@ -1,4 +1,4 @@
-"""The numbers of plan items: taken from their thread, by the step that makes each."""
+"""Plan item numbers: reserved per thread, by the step that creates the item."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from tests.conformance.run_builders import COMPLETED, child_of, commit, running
 
 
 async def number(store: Store, lease: Lease, step: int) -> int:
-    """Take the number of the plan item that a step of a run makes."""
+    """Reserve the plan item number for a step of a run."""
     return await store.journal.next_task_id(lease, step=step_key(lease.run_id, step))
 
 

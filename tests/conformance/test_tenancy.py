@@ -1,7 +1,7 @@
-"""Every query names its space: what belongs to another space looks exactly like what does not exist.
+"""Tenancy: every query takes its space, and an object of another space looks exactly like a missing one.
 
-The calls are made from the signatures of the ports. A new method, or a new kind of parameter, fails here until it is
-clear how it names things.
+The calls are generated from the signatures of the ports. A new method, or a new kind of parameter, fails here until the
+tables below say which ids it takes.
 """
 
 import re
@@ -51,7 +51,7 @@ NOWHERE: Final = SpaceId("nowhere")
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing of each kind in one space, by name."""
+    """The ids of one object of each kind in a space."""
 
     thread: ThreadId
     run: RunId
@@ -155,12 +155,12 @@ TENANT: Final = [method for method in methods() if "space" in method.hints and m
 
 
 def arguments(method: Method, own: World) -> dict[str, Any]:
-    """Return what must be given, of `own` things."""
+    """Return the required arguments, with ids of `own`."""
     return {name: _values(method, name, own, own)[0] for name in method.required - {"space"}}
 
 
 def variations(method: Method, own: World, named: World) -> list[dict[str, Any]]:
-    """Return the arguments that name something of `named`, one at a time."""
+    """Return argument sets with one id of `named` each."""
     return [
         {**arguments(method, own), name: value}
         for name in method.hints.keys() - {"space"}
@@ -185,7 +185,7 @@ def _values(method: Method, parameter: str, own: World, named: World) -> list[An
 
 
 async def outcome(method: Method, store: Store, space: SpaceId, given: dict[str, Any], named: World) -> tuple[str, str]:
-    """Return what the caller learns, with the names that it gave itself blotted out."""
+    """Return what the caller sees, without the ids that it passed itself."""
     try:
         kind, learnt = "returned", msgspec.json.encode(await method.of(store)(space, **given)).decode()
     except HoldfastError as error:
@@ -208,7 +208,7 @@ async def theirs(store: Store) -> World:
 
 
 async def populate(store: Store, space: SpaceId, mark: str) -> World:
-    """Make one thing of each kind."""
+    """Create one object of each kind."""
     thread = await store.threads.create(space, NewThread(title=mark))
     new = NewRun(thread=thread.id, messages=[user(mark)], tags=[mark], idempotency_key=mark)
     run = (await store.runs.create(space, new)).run
@@ -264,7 +264,7 @@ async def test_in_every_method_a_foreign_id_looks_like_a_missing_one_and_changes
 
 
 async def test_the_foreign_ids_exist_in_their_own_space(store: Store, theirs: World) -> None:
-    """The same calls, made by the owners: otherwise the test above could pass because of a mistake in a call."""
+    """The same calls by the owners succeed: otherwise the test above could pass because of a wrong call."""
     for method in sorted(TENANT, key=lambda method: method.name == "delete"):
         for given in variations(method, theirs, theirs):
             kind, learnt = await outcome(method, store, OTHER, given, MISSING)

@@ -1,4 +1,4 @@
-"""Threads are listed by their latest run."""
+"""Listing of threads, by their latest run."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -17,7 +17,7 @@ SECOND = timedelta(seconds=1)
 
 
 async def _made(store: Store, *titles: str, clock: HeldClock | None = None) -> dict[str, ThreadId]:
-    """Make threads, one after the other, with a `clock` a second apart."""
+    """Create threads one after the other; with a `clock`, a second apart."""
     made = {}
     for title in titles:
         made[title] = (await store.threads.create(SPACE, NewThread(title=title))).id

@@ -1,4 +1,4 @@
-"""Threads: made, read and changed."""
+"""Threads: create, read and update."""
 
 import asyncio
 from typing import Any

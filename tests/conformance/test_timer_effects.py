@@ -1,4 +1,4 @@
-"""What a timer was set for and its settlement are one transaction: `fires=` of create, put and end."""
+"""Timer effects: the effect of a timer and its settlement are one transaction (`fires=` of create, put and end)."""
 
 import asyncio
 from pathlib import Path
@@ -23,7 +23,7 @@ TIMER = TimerId("alarm")
 
 
 async def claimed_timer(store: Store, clock: HeldClock, *, run: RunId | None = None) -> TimerClaim:
-    """Set a timer that is due, and claim it."""
+    """Set a due timer and claim it."""
     await store.timers.set(SPACE, NewTimer(kind="alarm", due_at=seconds_from_now(clock, 0), id=TIMER), run=run)
     (claim,) = await store.timers.claim_due(FIRST, lease=MINUTE)
     return claim
@@ -34,7 +34,7 @@ async def state(store: Store) -> TimerState:
 
 
 async def assert_claimable(store: Store, clock: HeldClock) -> None:
-    """See that the timer is as if nobody had claimed it, once the claim has run out."""
+    """Check that the timer is claimable again once the claim has expired."""
     assert await state(store) is TimerState.SCHEDULED
     clock.tick(MINUTE)
     (again,) = await store.timers.claim_due(SECOND, lease=MINUTE)

@@ -1,4 +1,4 @@
-"""Timers: due rows, each fired once across processes."""
+"""Timers: each due timer fires once across processes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ Setter = Callable[..., Awaitable[Timer]]
 
 @pytest.fixture
 def set_timer(store: Store, clock: HeldClock) -> Setter:
-    """Return a way to set a timer that is due in so many seconds."""
+    """Return a function that sets a timer due in that many seconds."""
 
     async def set_timer(seconds: float = 0, *, run: RunId | None = None, **fields: Any) -> Timer:
         new = NewTimer(**{"kind": "reminder", "due_at": seconds_from_now(clock, seconds), **fields})

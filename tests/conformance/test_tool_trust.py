@@ -1,4 +1,4 @@
-"""`ToolTrust`: what tools of others were trusted as."""
+"""`ToolTrust`: trusted definitions of third-party tools."""
 
 import asyncio
 

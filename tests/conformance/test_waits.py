@@ -1,4 +1,4 @@
-"""Waits: a run may wait for others to end, unless one of them could only end after it."""
+"""Waits: a run may wait for other runs to end, unless one of them could end only after it."""
 
 import asyncio
 from pathlib import Path
@@ -31,7 +31,7 @@ from tests.conformance.tables import rows_of
 
 
 async def several(store: Store, count: int) -> list[Lease]:
-    """Claim so many runs that have nothing to do with each other."""
+    """Claim that many unrelated runs."""
     for _ in range(count):
         await queued(store)
     return await store.leases.claim(FIRST, lease=MINUTE, limit=count)
@@ -42,17 +42,17 @@ def waiting_for(*targets: RunId) -> Move:
 
 
 async def wait(store: Store, lease: Lease, *targets: RunId, **parts: Any) -> Committed:
-    """Begin to wait for runs to end."""
+    """Start to wait for runs to end."""
     return await commit(store, lease, move=waiting_for(*targets), **parts)
 
 
 async def waits(where: str | Path) -> int:
-    """Return how many waits are kept."""
+    """Return the number of wait rows."""
     return len((await rows_of(where))["waits"])
 
 
 async def refused(store: Store, where: str | Path, lease: Lease, *targets: RunId) -> WouldDeadlock:
-    """Try to wait in vain, and see that it left no trace."""
+    """Expect that a wait is refused and changes nothing."""
     before = await rows_of(where)
     with pytest.raises(WouldDeadlock) as caught:
         await wait(store, lease, *targets, messages=[assistant("x")], events=text_events("x"), values={"state": 1})
@@ -61,7 +61,7 @@ async def refused(store: Store, where: str | Path, lease: Lease, *targets: RunId
 
 
 async def branch(store: Store, count: int) -> tuple[Lease, list[Run]]:
-    """Claim the first of so many runs on a thread, of which each waits for the one before to end."""
+    """Claim the first of that many runs on a thread, each based on the one before."""
     thread = await new_thread(store, SPACE)
     first, *others = [await create_run(store, thread, str(number)) for number in range(count)]
     assert {run.status for run in others} <= {RunStatus.PENDING}

@@ -1,4 +1,4 @@
-"""Two writers on PostgreSQL, whose statements wait at gates until they are let through."""
+"""Two writers on PostgreSQL whose statements wait at barriers until the test releases them."""
 
 import asyncio
 import re
@@ -27,14 +27,14 @@ _LOCKS: Final = re.compile(r"\bFOR (NO KEY )?(UPDATE|SHARE|KEY SHARE)\b|pg_advis
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """What a writer is about to do."""
+    """The next statement of a writer."""
 
     name: str
 
     def swaps_with(self, other: "Statement") -> bool:
-        """Whether it makes no difference which of two writers' statements comes first.
+        """Return whether the order of two writers' statements makes no difference.
 
-        A read sees what is committed, whatever the other is doing. Writes and locks meet only in a table of both.
+        A read sees only committed rows. Writes and locks conflict only in a table that both statements use.
         """
         if COMMIT in (self.name, other.name):
             return False
@@ -54,21 +54,21 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class Barrier:
-    """Where a writer stops before each statement, and before its commit."""
+    """A barrier at which a writer stops before each statement and before its commit."""
 
     def __init__(self) -> None:
         self.at: Statement | None = None
         self.pid = 0
         self._passed = asyncio.Event()
 
-    async def reach(self, statement: str, pid: int) -> None:
-        """Wait to be let through."""
+    async def wait_before(self, statement: str, pid: int) -> None:
+        """Wait until the test releases the barrier."""
         self.at, self.pid = Statement(statement), pid
         self._passed.clear()
         await self._passed.wait()
 
-    def let_through(self) -> None:
-        """Let the writer do what it is about to do."""
+    def release(self) -> None:
+        """Release the writer to run its next statement."""
         self.at = None
         self._passed.set()
 
@@ -76,63 +76,63 @@ class Barrier:
 class BarrierTransaction(PostgresTransaction):
     """A transaction that stops before each of its statements."""
 
-    __slots__ = ("_gate",)
+    __slots__ = ("_barrier",)
 
-    def __init__(self, gate: Barrier, inner: PostgresTransaction) -> None:
+    def __init__(self, barrier: Barrier, inner: PostgresTransaction) -> None:
         super().__init__(inner._block, inner._clock, use_local_clock=inner._use_local_clock)
-        self._gate = gate
+        self._barrier = barrier
 
-    async def reach(self, statement: str) -> None:
-        await self._gate.reach(statement, self._block.pid)
+    async def wait_before(self, statement: str) -> None:
+        await self._barrier.wait_before(statement, self._block.pid)
 
     async def lock(self, *, threads: Iterable[int] = (), runs: Iterable[int] = ()) -> bool:
         if thread_keys := list(threads):
-            await self.reach("lock_threads")
+            await self.wait_before("lock_threads")
             await super().lock(threads=thread_keys)
         run_keys = list(runs)
         if run_keys:
-            await self.reach("lock_heads")
+            await self.wait_before("lock_heads")
         return await super().lock(runs=run_keys)
 
     async def one(self, name: str, /, **parameters: Any) -> Row | None:
-        await self.reach(name)
+        await self.wait_before(name)
         return await super().one(name, **parameters)
 
     async def all(self, name: str, /, **parameters: Any) -> Sequence[Row]:
-        await self.reach(name)
+        await self.wait_before(name)
         return await super().all(name, **parameters)
 
     async def many(self, name: str, rows: Sequence[tuple[Any, ...]]) -> Sequence[Row]:
         if rows:
-            await self.reach(name)
+            await self.wait_before(name)
         return await super().many(name, rows)
 
     async def append(self, entries: Sequence[JournalEntry], *, alone: bool = False) -> Sequence[Row]:
-        await self.reach("append")
+        await self.wait_before("append")
         return await super().append(entries, alone=alone)
 
 
 class BarrierSessions(Sessions):
-    """Sessions whose writing transactions stop at a gate."""
+    """Sessions whose write transactions stop at a barrier."""
 
-    def __init__(self, gate: Barrier, pool: asyncpg.Pool, **options: Any) -> None:
+    def __init__(self, barrier: Barrier, pool: asyncpg.Pool, **options: Any) -> None:
         super().__init__(pool, **options)
-        self._gate = gate
+        self._barrier = barrier
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[PostgresTransaction]:
         async with super().writing() as inner:
-            gated = BarrierTransaction(self._gate, inner)
+            gated = BarrierTransaction(self._barrier, inner)
             yield gated
-            await gated.reach(COMMIT)
+            await gated.wait_before(COMMIT)
 
 
 @asynccontextmanager
-async def open_barrier_store(gate: Barrier, url: str, *, clock: Clock) -> AsyncIterator[Store]:
-    """Open a store whose every write stops at `gate`."""
+async def open_barrier_store(barrier: Barrier, url: str, *, clock: Clock) -> AsyncIterator[Store]:
+    """Open a store whose writes stop at `barrier`."""
     async with AsyncExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(database, "Sessions", partial(BarrierSessions, gate))
+            patch.setattr(database, "Sessions", partial(BarrierSessions, barrier))
             opening = database.open_database(url, clock=clock, use_local_clock=True, bus=LocalBus(), connections=3)
             opened = await stack.enter_async_context(opening)
         yield Store(opened)

@@ -1,4 +1,4 @@
-"""These tests are about the locks of PostgreSQL: on SQLite there is one writer."""
+"""Fixtures for tests of PostgreSQL's locks: SQLite has a single writer."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -19,7 +19,7 @@ def backend() -> str:
 
 @pytest.fixture
 async def where(where: str) -> str:
-    """Return an empty database in a hurry: it waits neither for the disk nor before it looks for deadlocks."""
+    """Return an empty database that does not sync to disk and detects deadlocks at once."""
     connection = await asyncpg.connect(where)
     name = await connection.fetchval("SELECT current_database()")
     await connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
@@ -30,12 +30,12 @@ async def where(where: str) -> str:
 
 @pytest.fixture
 async def two(store: Store, where: str, clock: HeldClock) -> AsyncIterator[TwoWriters]:
-    """Yield two writers beside `store`, which sets the stage and looks on."""
-    gates = [Barrier(), Barrier()]
+    """Yield two writers; `store` prepares the data and checks the result."""
+    barriers = [Barrier(), Barrier()]
     async with AsyncExitStack() as stack:
         watcher = await asyncpg.connect(where)
         stack.push_async_callback(watcher.close)
         first, second = [
-            await stack.enter_async_context(open_barrier_store(gate, where, clock=clock)) for gate in gates
+            await stack.enter_async_context(open_barrier_store(barrier, where, clock=clock)) for barrier in barriers
         ]
-        yield TwoWriters(first, second, gates=gates, watcher=watcher)
+        yield TwoWriters(first, second, barriers=barriers, watcher=watcher)

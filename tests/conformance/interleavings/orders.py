@@ -1,9 +1,9 @@
-"""Two writers through every order of their statements that the locks allow.
+"""Runs two writers in every order of their statements that the locks allow.
 
-Whoever runs into the other's lock stays there until the other has committed, so not every order exists. Those that do
-are found by walking the tree of choices, one play after the other. Of orders that differ only in which of two unrelated
-statements came first, one is played: a branch is left as soon as it could only repeat another ("sleep sets",
-Godefroid 1996).
+A writer that is blocked by the other's lock waits until the other has committed, so not every order is possible. The
+possible ones are found by walking the tree of choices, one order at a time. Of orders that differ only in the order of
+two unrelated statements, one is run: a branch is left as soon as it could only repeat another ("sleep sets", Godefroid
+1996).
 """
 
 import asyncio
@@ -19,20 +19,20 @@ from tests.conformance.interleavings.barriers import Barrier, Statement
 
 Check: TypeAlias = Callable[..., Awaitable[None]]
 Scenario: TypeAlias = Callable[[], Awaitable[tuple[Awaitable[Any], Awaitable[Any], Check]]]
-"""Sets the stage and returns what two writers do, and what must be true of their outcomes afterwards."""
+"""Prepares the data, and returns the operations of two writers and a check of their outcomes."""
 
 
 class _Choice(msgspec.Struct):
-    """Who could go on, and who did."""
+    """The writers that could continue, and the one that did."""
 
     ready: dict[int, Statement]
     asleep: set[int]
-    """Those who would only repeat what was played before."""
+    """Writers whose next statement would only repeat an earlier order."""
     chosen: int
     tried: set[int] = set()
 
     def next(self) -> bool:
-        """Choose somebody else, if there is anybody left."""
+        """Choose another writer, if there is one left."""
         self.tried.add(self.chosen)
         left = self.ready.keys() - self.asleep - self.tried
         self.chosen = min(left, default=self.chosen)
@@ -45,16 +45,18 @@ class _Choice(msgspec.Struct):
 
 
 class TwoWriters:
-    """Two writers."""
+    """Two writers and the exploration of their orders."""
 
-    def __init__(self, first: Store, second: Store, *, gates: Sequence[Barrier], watcher: asyncpg.Connection) -> None:
+    def __init__(
+        self, first: Store, second: Store, *, barriers: Sequence[Barrier], watcher: asyncpg.Connection
+    ) -> None:
         self.first = first
         self.second = second
-        self._gates = gates
+        self._barriers = barriers
         self._watcher = watcher
 
     async def explore(self, scene: Scenario) -> list[str]:
-        """Play `scene` in each order that there is, and return the orders."""
+        """Run `scene` in each possible order, and return the orders."""
         choices: list[_Choice] = []
         orders: list[str] = []
         while choices or not orders:
@@ -64,7 +66,7 @@ class TwoWriters:
         return orders
 
     async def _play(self, scene: Scenario, choices: list[_Choice]) -> str:
-        """Run two writers to their end: first by `choices`, to which those are added that had to be made after."""
+        """Run two writers to their end: first by `choices`, then by new choices, which are added to them."""
         first, second, check = await scene()
         made: list[str] = []
         async with asyncio.TaskGroup() as group:
@@ -75,7 +77,7 @@ class TwoWriters:
                     _choose(choices, ready)
                 chosen = choices[depth].chosen if depth < len(choices) else min(ready)
                 made.append(f"{'ab'[chosen]}:{ready[chosen].name}")
-                self._gates[chosen].let_through()
+                self._barriers[chosen].release()
                 depth += 1
         order = " ".join(made)
         try:
@@ -86,27 +88,28 @@ class TwoWriters:
         return order
 
     async def _ready(self, tasks: Sequence[asyncio.Task[Any]], chosen: int | None) -> dict[int, Statement]:
-        """Return who may go on, once each is at a gate, behind a lock, or done; nobody when all are done.
+        """Return the writers that may continue, once each is at a barrier, blocked by a lock, or done.
 
-        Whoever was chosen is waited for: it may be behind a lock of the server's own for a moment.
+        The result is empty when all are done. It waits for the chosen writer, which a lock of the server itself may
+        block for a moment.
         """
         while True:
             await asyncio.sleep(0)
-            ready = {writer: gate.at for writer, gate in enumerate(self._gates) if gate.at is not None}
+            ready = {writer: barrier.at for writer, barrier in enumerate(self._barriers) if barrier.at is not None}
             moving = [writer for writer, task in enumerate(tasks) if not task.done() and writer not in ready]
             if not moving or (chosen not in moving and ready and await self._all_blocked(moving)):
                 return ready
 
     async def _all_blocked(self, moving: Sequence[int]) -> bool:
-        pids = [self._gates[writer].pid for writer in moving]
+        pids = [self._barriers[writer].pid for writer in moving]
         blocked = await self._watcher.fetchval(
             "SELECT bool_and(cardinality(pg_blocking_pids(pid)) > 0) FROM unnest($1::INT[]) AS p (pid)", pids
         )
-        return bool(blocked) and all(self._gates[writer].at is None for writer in moving)
+        return bool(blocked) and all(self._barriers[writer].at is None for writer in moving)
 
 
 def _choose(choices: list[_Choice], ready: dict[int, Statement]) -> None:
-    """Add a choice, unless whoever is ready would only repeat what was played before."""
+    """Add a choice, unless every ready writer would only repeat an earlier order."""
     asleep = choices[-1].asleep_after() if choices else set[int]()
     if awake := ready.keys() - asleep:
         choices.append(_Choice(ready, asleep & ready.keys(), min(awake)))

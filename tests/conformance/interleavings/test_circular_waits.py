@@ -1,4 +1,4 @@
-"""Whatever the order of two writers' statements, no runs wait for each other, and no writer is held up by another."""
+"""In any order of two writers' statements, no runs wait for each other, and no writer blocks the other."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ async def wait(store: Store, lease: Lease, target: Lease, **parts: Any) -> Commi
 
 
 async def ring(store: Store, count: int) -> list[Lease]:
-    """Claim runs of which each but the first and the one in the middle waits for the one after it."""
+    """Claim runs; each except the first and the middle one waits for the next."""
     for _ in range(count):
         await queued(store)
     leases = await store.leases.claim(FIRST, lease=MINUTE, limit=count)
@@ -73,5 +73,5 @@ async def test_a_parent_starts_to_wait_while_its_child_spends_from_the_same_budg
         return wait(two.first, parent, child, usage=used), commit(two.second, child, usage=used), check
 
     orders = await two.explore(scene)
-    # Whoever is in the other's way has to begin anew, after as long as PostgreSQL takes to find that out.
+    # A writer in a deadlock is retried after PostgreSQL's deadlock timeout.
     assert {(order.count("a:append"), order.count("b:append")) for order in orders} == {(1, 1)}

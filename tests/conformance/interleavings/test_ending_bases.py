@@ -1,4 +1,4 @@
-"""Whatever the order of two writers' statements, no run waits for ever for a base that has ended."""
+"""In any order of two writers' statements, no run waits forever for a base that has ended."""
 
 from typing import Any
 

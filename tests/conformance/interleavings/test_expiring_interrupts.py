@@ -1,4 +1,4 @@
-"""Whatever the order of two writers' statements, a question is closed in one way only."""
+"""In any order of two writers' statements, an interrupt is closed in one way only."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -23,16 +23,16 @@ from tests.conformance.run_builders import WAITING_FOR_PERSON, commit, new_inter
 
 @pytest.fixture
 async def two(store: Store, where: str, clock: HeldClock) -> AsyncIterator[TwoWriters]:
-    """Yield two writers, the first of which has a clock that is a minute behind."""
-    gates, clocks = [Barrier(), Barrier()], [HeldClock(clock.now() - 60_000), clock]
+    """Yield two writers; the clock of the first is a minute behind."""
+    barriers, clocks = [Barrier(), Barrier()], [HeldClock(clock.now() - 60_000), clock]
     async with AsyncExitStack() as stack:
         watcher = await asyncpg.connect(where)
         stack.push_async_callback(watcher.close)
         first, second = [
-            await stack.enter_async_context(open_barrier_store(gate, where, clock=clock))
-            for gate, clock in zip(gates, clocks, strict=True)
+            await stack.enter_async_context(open_barrier_store(barrier, where, clock=clock))
+            for barrier, clock in zip(barriers, clocks, strict=True)
         ]
-        yield TwoWriters(first, second, gates=gates, watcher=watcher)
+        yield TwoWriters(first, second, barriers=barriers, watcher=watcher)
 
 
 async def test_a_response_is_accepted_or_the_default_is_used(two: TwoWriters, store: Store, clock: HeldClock) -> None:

@@ -1,4 +1,4 @@
-"""Whatever the order of two writers' statements, no run sleeps with something unread."""
+"""In any order of two writers' statements, no run stays waiting with unread inbox items."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ async def put(store: Store, lease: Lease) -> int:
 
 
 async def unread(store: Store, lease: Lease) -> list[object]:
-    """Return what the next worker reads, after whatever the last one did."""
+    """Return the inbox as the next worker reads it."""
     if await status(store, lease.run_id) is RunStatus.QUEUED:
         lease = await claim(store)
     items = [item.data for item in await store.journal.inbox(lease)]

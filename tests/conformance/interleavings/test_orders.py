@@ -1,4 +1,4 @@
-"""The orders find what is wrong in few of them only."""
+"""The exploration finds errors that only a few orders show."""
 
 from typing import Any
 

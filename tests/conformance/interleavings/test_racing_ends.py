@@ -1,4 +1,4 @@
-"""Whatever the order of two writers' statements, a run ends once and nothing is written to it after."""
+"""In any order of two writers' statements, a run ends once and nothing is written to it afterwards."""
 
 from datetime import timedelta
 from typing import Any
@@ -41,7 +41,7 @@ async def end(store: Store, run: Run) -> list[Run]:
 
 
 async def check_log(store: Store, lease: Lease, *, spoke: bool) -> None:
-    """Check that a run has ended, with or without what its worker said, and that its worker can say no more."""
+    """Check that a run has ended, with or without its worker's commit, and that its worker cannot write any more."""
     assert await status(store, lease.run_id) is RunStatus.CANCELLED
     events = await stream(store, lease.run_id)
     verify_stream(events)

@@ -1,4 +1,4 @@
-"""A control plane, and a worker's ports over every implementation of them."""
+"""Fixtures: a control plane, and a worker's ports over every implementation."""
 
 from collections.abc import AsyncIterator
 from itertools import count
@@ -53,14 +53,14 @@ def workshop(tmp_path: Path) -> Workshop:
 
 @pytest.fixture
 def agents(workshop: Workshop) -> Agents:
-    """Return its agents, which see an edit at once."""
+    """Return its agents, without the delay for file changes."""
     seconds = count()
     return FolderAgents(Workspace(workshop.folder), monotonic=lambda: float(next(seconds)))
 
 
 @pytest.fixture
 def methods(control: Store) -> RemoteMethods:
-    """Return the methods of clients, which are not waited for."""
+    """Return the remote methods of clients, without a grace period for reconnects."""
     return RemoteMethods(control.journal, reconnect_wait=0)
 
 
@@ -83,7 +83,7 @@ async def runtime(
 
 @pytest.fixture
 def store(control: Store, runtime: Runtime) -> Store:
-    """Return the store, but with leases and journal as a worker has them."""
+    """Return the store with the leases and journal of the worker."""
     return cast(Store, ports_of(control)._replace(leases=runtime.leases, journal=runtime.journal))
 
 

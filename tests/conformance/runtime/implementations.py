@@ -1,7 +1,7 @@
-"""How a worker may reach the control plane: through its four ports, however they are implemented.
+"""The implementations of a worker's four ports to the control plane.
 
-Another implementation joins with a line in `IMPLEMENTATIONS`. It is given the control plane's own ports, to serve them
-from, and yields those that a worker has.
+A new implementation adds a line to `IMPLEMENTATIONS`. It receives the control plane's own ports, and yields the ports
+of the worker.
 """
 
 import inspect
@@ -39,7 +39,7 @@ async def in_process(control: Runtime) -> AsyncIterator[Runtime]:
 
 @asynccontextmanager
 async def as_json(control: Runtime) -> AsyncIterator[Runtime]:
-    """Call it as any connection would: whatever is given and returned is written as JSON and read again by its type."""
+    """Call it as over a connection: arguments and results are encoded as JSON and decoded by their types."""
     yield Runtime(*(_as_json(hint, port) for hint, port in zip(get_type_hints(Runtime).values(), control, strict=True)))
 
 

@@ -1,4 +1,4 @@
-"""All implementations but the store's own: for promises that are tested where the store is."""
+"""All implementations except the store's own, for suites that already run on the store."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Budgets hold however a worker reaches the journal."""
+"""Budgets over every implementation of the journal."""
 
 from tests.conformance.runtime.other_implementations import *  # noqa: F403
 from tests.conformance.test_budgets import *  # noqa: F403

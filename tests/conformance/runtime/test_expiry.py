@@ -1,4 +1,4 @@
-"""`Leases.expire` keeps its promises however a worker reaches it."""
+"""`Leases.expire` keeps its promises over every implementation."""
 
 from tests.conformance.runtime.other_implementations import *  # noqa: F403
 from tests.conformance.test_expiry import *  # noqa: F403

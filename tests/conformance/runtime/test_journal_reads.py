@@ -1,4 +1,4 @@
-"""What a worker reads of its run: where it stands, what was said before, and what came in."""
+"""Reads of a worker: snapshot, history, inbox and plan item numbers of its run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`Leases` as a worker has them keep every promise that the store's own keep."""
+"""`Leases` over every implementation keep the promises of the store's own."""
 
 from tests.conformance.runtime.other_implementations import *  # noqa: F403
 from tests.conformance.test_leases import *  # noqa: F403

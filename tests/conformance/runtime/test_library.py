@@ -1,4 +1,4 @@
-"""`Library`: the agents as a run may read them."""
+"""`Library`: agents, files and granted rules of a run."""
 
 from typing import Final
 
@@ -101,7 +101,7 @@ async def test_nothing_is_granted_in_an_invalid_file(store: Store, runtime: Runt
 
 
 async def answered(store: Store, response: Json) -> Lease:
-    """Return a run that goes on after a person answered whether it may call something."""
+    """Return a run that continues after a person responded to an approval."""
     lease = await running(store, "go", agent_type="bot")
     name = f"may-{lease.run_id}"
     told = {"tool": "bash", "asking": ["bot"], "offers": [NARROW, WIDE]}

@@ -1,4 +1,4 @@
-"""`RemoteTools` of clients: what they offer to the runs of their space, called in the name of a lease."""
+"""`RemoteTools` of clients: methods that they offer to the runs of their space, called under a lease."""
 
 import asyncio
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ READ = RemoteMethod(name="read", description="Read something.", read_only=True)
 
 
 class Parrot:
-    """A client that answers at once what it is called with, unless it is told to keep quiet."""
+    """A client that replies at once with its arguments, unless it is set to be silent."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.told: list[MethodFrame] = []
@@ -37,7 +37,7 @@ class Parrot:
         self.called = asyncio.Event()
 
     def hear(self, telling: MethodFrame) -> None:
-        """Take what it is told."""
+        """Receive a message."""
         self.told.append(telling)
         if not isinstance(telling, MethodCallFrame):
             return
@@ -49,7 +49,7 @@ class Parrot:
 
     @property
     def calls(self) -> list[MethodCallFrame]:
-        """What it was called for."""
+        """The calls it received."""
         return [each for each in self.told if isinstance(each, MethodCallFrame)]
 
 
@@ -57,7 +57,7 @@ class Parrot:
 def offering(
     methods: RemoteMethods, *offered: RemoteMethod, space: SpaceId = SPACE, quiet: bool = False
 ) -> Iterator[Parrot]:
-    """Have a client while the block runs."""
+    """Connect a client while the context is open."""
     parrot = Parrot(quiet=quiet)
     with methods.connected(space, send=parrot.hear) as parrot.client:
         methods.offer(parrot.client, offered)

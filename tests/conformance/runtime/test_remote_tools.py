@@ -1,4 +1,4 @@
-"""`RemoteTools`: what the control plane lists and does in the name of a lease."""
+"""`RemoteTools`: tools that the control plane lists and calls under a lease."""
 
 import pytest
 

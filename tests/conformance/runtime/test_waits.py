@@ -1,4 +1,4 @@
-"""Nobody waits for himself, however a worker reaches the journal."""
+"""Deadlock checks of waits, over every implementation of the journal."""
 
 from tests.conformance.runtime.other_implementations import *  # noqa: F403
 from tests.conformance.test_waits import *  # noqa: F403
