@@ -30,7 +30,7 @@ async def test_without_any_key_everybody_on_this_machine_may_come_in_and_with_th
 
 async def test_where_others_can_come_everybody_needs_a_key_from_the_start(tmp_path: Path) -> None:
     workshop = fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
-    async with guarded(workshop, always=True) as site:
+    async with guarded(workshop, require_key=True) as site:
         await site.get("/api/threads", expect=401)
 
 

@@ -160,7 +160,7 @@ async def test_the_first_admission_that_fits_counts(provider: Provider, tokens: 
 async def test_who_is_not_admitted_is_told_so(
     provider: Provider, tokens: OidcAuthenticator, claims: dict[str, Json]
 ) -> None:
-    with pytest.raises(Forbidden, match="nothing here is for you"):
+    with pytest.raises(Forbidden, match="no rule admits you"):
         await tokens.authenticate(provider.token(**claims))
 
 
@@ -274,7 +274,7 @@ async def test_an_issuer_that_is_down_is_no_reason_to_refuse_what_is_known(
 
 async def test_an_issuer_that_was_never_there_is_said_to_be_unavailable(provider: Provider, watch: Watch) -> None:
     provider.down = True
-    with pytest.raises(Unavailable, match="answers 503"):
+    with pytest.raises(Unavailable, match="responds with 503"):
         await tokens_of(provider, watch).authenticate(provider.token())
 
 
@@ -282,8 +282,8 @@ async def test_an_issuer_that_was_never_there_is_said_to_be_unavailable(provider
     ("changes", "said"),
     [
         ({"issuer": "https://other.example"}, "is named"),
-        ({"jwks_uri": "http://other.example/keys"}, "is not `https://`"),
-        ({"jwks_uri": 7}, "no configuration"),
+        ({"jwks_uri": "http://other.example/keys"}, "does not begin with `https://`"),
+        ({"jwks_uri": 7}, "an invalid configuration"),
     ],
 )
 async def test_an_issuer_that_says_strange_things_is_not_believed(
@@ -331,7 +331,7 @@ async def test_somebody_with_a_token_is_let_in_like_somebody_with_a_key(tmp_path
     async with issuing() as provider:
         workshop = fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
         people = tokens_of(provider, Watch())
-        async with guarded(workshop, people=people) as site:
+        async with guarded(workshop, oidc=people) as site:
             await site.get("/api/threads", expect=401)
             operator = provider.token(sub="eve", groups=None, realm={"roles": ["operator"]})
             headers = {"Authorization": f"Bearer {operator}"}

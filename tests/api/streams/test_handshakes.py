@@ -74,7 +74,7 @@ async def test_a_handshake_that_is_refused_is_answered_as_a_request_and_leaves_i
 
 
 async def test_the_parameters_that_a_socket_knows_are_its_own(stage: Site) -> None:
-    assert b"it knows none" in await answered(stage, f"GET /ws?x=1 {RIGHT}")
+    assert b"known are none" in await answered(stage, f"GET /ws?x=1 {RIGHT}")
 
 
 async def test_a_handshake_with_the_wrong_version_is_told_the_right_one(stage: Site) -> None:

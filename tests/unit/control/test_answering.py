@@ -55,7 +55,7 @@ async def test_an_approval_need_not_repeat_what_it_approves(floor: Floor, worksh
 async def test_several_questions_need_a_name(floor: Floor, workshop: Workshop) -> None:
     run = await asking(floor, "one", "two")
     async with unchanged(floor, workshop):
-        with pytest.raises(Invalid, match="several open questions") as refused:
+        with pytest.raises(Invalid, match="several open interrupts") as refused:
             await floor.runs.respond(SPACE, run.id, "yes")
     assert refused.value.details == {"field": "interrupt_id", "ids": ["one", "two"]}
     await floor.runs.respond(SPACE, run.id, "yes", interrupt=InterruptId("two"))
@@ -73,7 +73,7 @@ async def test_the_question_of_a_child_is_answered_at_the_root(floor: Floor) -> 
 async def test_the_question_of_somebody_else_is_not_answered_here(floor: Floor, workshop: Workshop) -> None:
     run, other = await asking(floor, "one"), await asking(floor, "two")
     async with unchanged(floor, workshop):
-        with pytest.raises(NotFound, match="does not ask"):
+        with pytest.raises(NotFound, match="has no interrupt"):
             await floor.runs.respond(SPACE, run.id, "yes", interrupt=InterruptId("two"))
     assert (await floor.get(other)).status is RunStatus.WAITING
 
@@ -112,7 +112,7 @@ async def test_where_there_is_a_choice_the_answer_is_one_of_it(
 ) -> None:
     run = await asking(floor, "one", response_schema=CHOICE)
     async with unchanged(floor, workshop):
-        with pytest.raises(Invalid, match="does not fit") as refused:
+        with pytest.raises(Invalid, match="does not match its schema") as refused:
             await floor.runs.respond(SPACE, run.id, response)
     assert refused.value.details["schema"] == CHOICE
     assert (await floor.runs.respond(SPACE, run.id, "red")).response == "red"

@@ -77,7 +77,7 @@ async def test_only_what_was_stopped_is_tried_again(floor: Floor, workshop: Work
     live = await floor.start()
     async with unchanged(floor, workshop):
         for run in (completed, live):
-            with pytest.raises(Conflict, match="only one that failed or was cancelled"):
+            with pytest.raises(Conflict, match="only a failed or cancelled run can be retried"):
                 await floor.runs.retry(SPACE, run.id)
         with pytest.raises(NotFound):
             await floor.runs.retry(SPACE, RunId("run_none"))
