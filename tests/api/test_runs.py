@@ -137,7 +137,7 @@ async def test_a_busy_branch_refuses_when_it_is_told_to(site: Site) -> None:
     refused = await site.post(path, {"input": "x", "on_busy": "reject"}, expect=409)
     assert refused["error"] == {
         "code": "BUSY",
-        "message": f"run `{live['id']}` is not finished",
+        "message": f"run `{live['id']}` has not ended",
         "details": {"run_id": live["id"]},
     }
     queued = await site.post(path, {"input": "x"})

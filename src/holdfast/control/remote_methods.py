@@ -192,7 +192,7 @@ class _OpenCall:
     def error_reply(self, error: HoldfastError) -> ToolReply:
         """Return the reply of a call without a result; the outcome of a sent, effectful call is unknown."""
         unknown = self.sent and method_spec(self.method).kind is ToolClass.EFFECTFUL
-        note = ": it is unknown whether it took effect, so verify before you call it again" if unknown else ""
+        note = ": it is not known whether it took effect, so verify before you call it again" if unknown else ""
         return ToolReply(content=f"{error.code}: {error.message}{note}", failed=True, unknown=unknown)
 
 

@@ -101,7 +101,7 @@ async def _tree_rows(tx: Transaction, run_keys: Iterable[int]) -> list[Row]:
 async def _end_run(tx: Transaction, row: Row, end: RunEnd) -> Run:
     run_key = row["run_key"]
     run = await run_by_key(tx, run_key)
-    text = f"no result: the run was {end.to} before this call finished"
+    text = f"not answered: the run ended as {end.to} before this call finished"
     results = [
         NewMessage(id=MessageId(tx.new_id("msg")), role=Role.TOOL, content=text, tool_call_id=call.id)
         for call in unanswered_calls(await last_exchange(tx, run_key))

@@ -136,7 +136,7 @@ async def test_a_client_that_disconnects_during_a_call_is_a_tool_error(
         method_call = await client.expect("call")
     output, settled = await tool_outcome(site, run)
     assert output.startswith("so: CLIENT_GONE: ") and settled is state
-    assert ("nobody knows" in output) == (state is StepState.UNKNOWN)
+    assert ("not known whether" in output) == (state is StepState.UNKNOWN)
     async with connect(site.host) as reconnected:  # the client reconnects and sends the result late
         await reconnected.offer(method)
         await reconnected.send_result(method_call, content="late")

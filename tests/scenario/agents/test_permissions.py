@@ -121,7 +121,7 @@ async def test_a_response_must_have_the_digest_of_the_call(workshop: Workshop) -
         with pytest.raises(Invalid, match="other arguments"):
             await floor.runs.respond(SPACE, run.id, {"decision": "approve"}, interrupt=asked.id, digest=other)
         for wrong in ("yes", {}, {"decision": "maybe"}, {"decision": "approve", "arguments": {"command": ""}}):
-            with pytest.raises(Invalid, match="does not fit"):
+            with pytest.raises(Invalid, match="does not match"):
                 await floor.runs.respond(SPACE, run.id, wrong, interrupt=asked.id, digest=asked.digest)
         assert ran(tool) == 0
         await answer(floor, run, asked, decision="deny", reason="not today")
@@ -217,9 +217,9 @@ async def test_only_an_offered_rule_can_be_granted(workshop: Workshop) -> None:
     async with workshop.open(shell()) as floor:
         run = await floor.start()
         (asked,) = await floor.asks(run)
-        with pytest.raises(Invalid, match="does not fit"):
+        with pytest.raises(Invalid, match="does not match"):
             await answer(floor, run, asked, decision="always", rules=["bash"])
-        with pytest.raises(Invalid, match="does not fit"):  # what it is changed to, no rule was offered for
+        with pytest.raises(Invalid, match="does not match"):  # what it is changed to, no rule was offered for
             await answer(floor, run, asked, decision="always", arguments={"command": "npm run build"})
         await answer(floor, run, asked, decision="always", rules=["bash(npm run *)"])
         await floor.ended(run)
@@ -232,7 +232,7 @@ async def test_an_unparsable_command_needs_approval_and_cannot_be_granted(worksh
         run = await floor.start()
         (asked,) = await floor.asks(run)
         assert asked.metadata["offers"] == []
-        with pytest.raises(Invalid, match="does not fit"):
+        with pytest.raises(Invalid, match="does not match"):
             await answer(floor, run, asked, decision="always")
         await answer(floor, run, asked, decision="deny")
         await floor.ended(run)

@@ -51,7 +51,7 @@ async def test_a_call_interrupted_by_a_cancel_is_not_repeated(anywhere: Workshop
         await floor.runs.cancel(SPACE, run.id)
         again = await floor.ended((await floor.runs.retry(SPACE, run.id)).run)
     assert gate.times == 1
-    assert again.output == "no result: the run was cancelled before this call finished"
+    assert again.output == "not answered: the run ended as cancelled before this call finished"
 
 
 async def test_a_retry_from_the_start_repeats_everything(anywhere: Workshop) -> None:

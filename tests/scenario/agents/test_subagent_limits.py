@@ -57,7 +57,7 @@ class TestCircles:
         async with workshop.open() as floor:
             run = await floor.start(id=RunId("root-run"))
             ended = await floor.ended(run)
-        assert str(ended.output).startswith("WOULD_DEADLOCK: run `root-run` waits for run `")
+        assert str(ended.output).startswith("WOULD_DEADLOCK: run `root-run` already waits for run `")
 
     async def test_a_run_does_not_wait_for_its_own_end(self, workshop: Workshop) -> None:
         workshop.agent(calling(subscribe("own", wait=True)), say("{$last_tool}"), tools=TOOLS)

@@ -36,7 +36,7 @@ async def test_an_elicitation_makes_the_run_wait_and_its_answer_reaches_the_serv
         assert (await floor.comes_to(run, RunStatus.WAITING)).status is RunStatus.WAITING
         assert question.kind is InterruptKind.INPUT
         assert question.message == "The MCP server `plain` asks: who 1?"
-        with pytest.raises(Invalid, match="does not fit"):
+        with pytest.raises(Invalid, match="does not match"):
             await respond(floor, question, {"action": "accept"})
         await respond(floor, question, ADA)
         with pytest.raises(AlreadyAnswered):

@@ -44,7 +44,7 @@ def test_a_rule_that_can_never_match_is_reported_with_file_and_line(workspace: W
 
 def test_a_rule_in_the_settings_that_can_never_match_is_reported(workspace: Workspace) -> None:
     workspace.settings.write_text('{\n  "permissions": {\n    "allow": ["sleep(x)"]\n  }\n}')
-    with pytest.raises(Invalid, match=r"^settings.json: line 3: permissions.allow\[0\]: rules of `sleep` have nothing"):
+    with pytest.raises(Invalid, match=r"^settings.json: line 3: permissions.allow\[0\]: rules of `sleep` take nothing"):
         FolderSettings(workspace).get()
 
 
