@@ -76,13 +76,7 @@ class ThreadChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     def patch(self) -> ThreadPatch:
         """Convert to the domain type."""
-        return ThreadPatch(
-            title=self.title,
-            agent_type=self.agent_type,
-            locale=self.locale,
-            context_window=self.context_window,
-            metadata=self.metadata,
-        )
+        return ThreadPatch(**msgspec.structs.asdict(self))
 
 
 class InputMessageBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -203,15 +197,7 @@ class ArtifactBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def new_artifact(self) -> NewArtifact:
         """Convert to the domain type."""
-        return NewArtifact(
-            type=self.type,
-            title=self.title,
-            content=self.content,
-            file_id=self.file_id,
-            id=self.id,
-            media_type=self.media_type,
-            metadata=self.metadata,
-        )
+        return NewArtifact(**msgspec.structs.asdict(self))
 
 
 class ReadBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

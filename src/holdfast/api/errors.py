@@ -224,10 +224,6 @@ def _error_response(error: HoldfastError, headers: Mapping[str, str] | None = No
     return Response(encode_error(error), status_code=status, media_type="application/json", headers=headers)
 
 
-def _on_holdfast_error(_: Request[Any, Any, Any], error: HoldfastError) -> Response[bytes]:
-    return _error_response(error)
-
-
 def _on_http_exception(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Translate an error of the framework."""
     path = request.scope["path"]
@@ -301,7 +297,7 @@ def _validation_error(error: HTTPException, request: Request[Any, Any, Any]) -> 
 
 
 EXCEPTION_HANDLERS: Final[ExceptionHandlersMap] = {
-    HoldfastError: _on_holdfast_error,
+    HoldfastError: lambda _, error: _error_response(error),
     HTTPException: _on_http_exception,
     Exception: _on_unexpected_error,
 }

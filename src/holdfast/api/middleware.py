@@ -45,6 +45,10 @@ _UNWRAPPED_SEND_KEY: Final = "holdfast_unwrapped_send"
 _REFUSAL_KEY: Final = "holdfast_refusal"
 _CROSS_SITE_VALUES: Final = frozenset({"cross-site", "same-site"})
 
+UNMATCHED_ROUTE: Final = "unmatched"
+"""The route label of a request that matches no route, or was refused before routing."""
+_COUNTED_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
 _log: Final = logging.getLogger("holdfast.requests")
 
 
@@ -122,7 +126,8 @@ class _Exchange:
         self._scope = scope
         self._send = send
         self._started_at = time.perf_counter()
-        self._metrics = RequestMetrics(meters, scope, started_at=self._started_at)
+        self._meters = meters
+        self._stream: Number | None = None
         self._status = 0
         self.id = f"req_{os.urandom(8).hex()}"
         self._headers: list[tuple[bytes, bytes]] = [
@@ -144,12 +149,10 @@ class _Exchange:
         """Send a message of the app, with the headers of this middleware."""
         match message["type"]:
             case "http.response.start" | "websocket.http.response.start":
-                self._status = message["status"]
-                self._metrics.record_response(self._status, message["headers"])
+                self._record_response(message["status"], message["headers"])
                 message["headers"] = [*message["headers"], *self._headers]
             case "websocket.accept":
-                self._status = 101
-                self._metrics.record_response(101)
+                self._record_response(101)
             case "websocket.close" if not self._status:
                 await self.send_error(
                     self._scope["state"].get(_REFUSAL_KEY) or BadHandshake("the handshake is refused")
@@ -165,8 +168,7 @@ class _Exchange:
         if self._scope["type"] == "websocket" and "websocket.http.response" not in (
             self._scope.get("extensions") or {}
         ):
-            self._status = status
-            self._metrics.record_response(status)
+            self._record_response(status)
             await self._send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})
             return
         own = [(name.lower().encode(), value.encode()) for name, value in headers_of(error).items()]
@@ -190,17 +192,30 @@ class _Exchange:
         await self._send_response(204, b"", allowed)
 
     async def _send_response(self, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-        self._status = status
-        self._metrics.record_response(status, headers)
+        self._record_response(status, headers)
         kind = "http.response" if self._scope["type"] == "http" else "websocket.http.response"
         length = [] if status == 204 else [(b"content-length", str(len(body)).encode())]
         all_headers = [*headers, *length, *self._headers]
         await self._send({"type": f"{kind}.start", "status": status, "headers": all_headers})
         await self._send({"type": f"{kind}.body", "body": body, "more_body": False})
 
+    def _record_response(self, status: int, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """Record the status and the metrics of a response; a stream counts as open until the request ends."""
+        self._status = status
+        route, method = self._scope.get("path_template") or UNMATCHED_ROUTE, "WS"
+        if self._scope["type"] != "websocket":
+            method = self._scope["method"] if self._scope["method"] in _COUNTED_METHODS else OTHER_LABEL
+        self._meters.requests.of(route, method, str(status)).add()
+        self._meters.request_seconds.of(route, method).observe(time.perf_counter() - self._started_at)
+        is_sse = any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
+        if status == 101 or is_sse:
+            self._stream = self._meters.streams.of("sse" if is_sse else "websocket")
+            self._stream.add()
+
     def end(self) -> None:
         """Record the end of the request, and log its method, path without query, status and duration."""
-        self._metrics.record_end()
+        if self._stream is not None:
+            self._stream.add(-1)
         if not _log.isEnabledFor(logging.INFO):
             return
         method = "WS" if self._scope["type"] == "websocket" else self._scope["method"]
@@ -283,37 +298,3 @@ def _origin_refused(origin: str) -> OriginRefused:
         else "requests from other sites are not allowed: start the server with `--cors-origin URL`",
         origin=origin,
     )
-
-
-UNMATCHED_ROUTE: Final = "unmatched"
-"""The route label of a request that matches no route, or was refused before routing."""
-
-_COUNTED_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_EVENT_STREAM: Final = b"text/event-stream"
-
-
-class RequestMetrics:
-    """The metrics of one request."""
-
-    def __init__(self, meters: Meters, scope: AsgiScope, *, started_at: float) -> None:
-        self._meters = meters
-        self._scope = scope
-        self._started_at = started_at
-        self._stream: Number | None = None
-
-    def record_response(self, status: int, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
-        """Record the start of a response; a stream counts as open until the request ends."""
-        route, method = self._scope.get("path_template") or UNMATCHED_ROUTE, "WS"
-        if self._scope["type"] != "websocket":
-            method = self._scope["method"] if self._scope["method"] in _COUNTED_METHODS else OTHER_LABEL
-        self._meters.requests.of(route, method, str(status)).add()
-        self._meters.request_seconds.of(route, method).observe(time.perf_counter() - self._started_at)
-        is_sse = any(name == b"content-type" and value.startswith(_EVENT_STREAM) for name, value in headers)
-        if status == 101 or is_sse:
-            self._stream = self._meters.streams.of("sse" if is_sse else "websocket")
-            self._stream.add()
-
-    def record_end(self) -> None:
-        """Record the end of the request."""
-        if self._stream is not None:
-            self._stream.add(-1)

@@ -72,10 +72,7 @@ class ThreadControl:
         """Return a thread with its newest runs."""
         found = await self._threads.get(space, thread)
         runs = await self._runs.page(space, where=RunFilter(thread_id=thread), limit=MAX_NEWEST_RUNS)
-        stubs = [
-            RunStub(id=run.id, base_run_id=run.base_run_id, status=run.status, created_at=run.created_at)
-            for run in runs.items
-        ]
+        stubs = msgspec.convert(runs.items, list[RunStub], from_attributes=True)
         return ThreadDetail(**msgspec.structs.asdict(found), runs=stubs)
 
     async def update(self, space: SpaceId, thread: ThreadId, patch: ThreadPatch) -> Thread:
@@ -182,19 +179,7 @@ class ConversationControl:
         """Return the runs of a thread with the base of each, newest first."""
         await self._threads.get(space, thread)
         runs = await self._runs.page(space, where=RunFilter(thread_id=thread), limit=limit, cursor=cursor)
-        nodes = [
-            RunNode(
-                id=run.id,
-                base_run_id=run.base_run_id,
-                base_sequence=run.base_sequence,
-                status=run.status,
-                mode=run.mode,
-                agent_type=run.agent_type,
-                created_at=run.created_at,
-                completed_at=run.completed_at,
-            )
-            for run in runs.items
-        ]
+        nodes = msgspec.convert(runs.items, list[RunNode], from_attributes=True)
         return Page(items=nodes, next_cursor=runs.next_cursor)
 
     async def export(self, space: SpaceId, thread: ThreadId, *, run: RunId | None = None) -> ThreadExport:

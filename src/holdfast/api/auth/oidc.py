@@ -187,7 +187,7 @@ def _decode_key_set(body: bytes, url: str) -> "KeySet":
         raise Unavailable(f"the issuer `{url}` sent invalid keys: {exc}") from exc
 
 
-ALGORITHMS: Final = (
+ALGORITHMS: Final = [
     "RS256",
     "RS384",
     "RS512",
@@ -199,7 +199,7 @@ ALGORITHMS: Final = (
     "ES512",
     "EdDSA",
     "Ed25519",
-)
+]
 """Asymmetric algorithms only: neither a shared secret nor an unsigned token is accepted."""
 CLOCK_LEEWAY_SECONDS: Final = 30
 """Seconds by which the clocks of the issuer and this server may differ."""

@@ -139,8 +139,8 @@ class SpaceChannel(Channel):
 
     missing_end: ClassVar[StreamEnd] = StreamEnd.BEHIND
 
-    def __init__(self, *, space: SpaceId, runs: Runs, events: EventLog, watcher: RunWatcher) -> None:
-        super().__init__(0)
+    def __init__(self, start: int, *, space: SpaceId, runs: Runs, events: EventLog, watcher: RunWatcher) -> None:
+        super().__init__(start)
         self._space = space
         self._runs = runs
         self._events = events

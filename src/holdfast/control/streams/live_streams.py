@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import Final, TypeAlias
@@ -155,14 +156,8 @@ class LiveStreams:
         position = last if after is None else after
         _check_position(position, last)
         self.check_capacity()
-        return self._subscribe(
-            ("news", space),
-            position,
-            last,
-            lambda start: NotificationChannel(
-                start, space=space, notifications=self._notifications, watcher=self._watcher
-            ),
-        )
+        channel = partial(NotificationChannel, space=space, notifications=self._notifications, watcher=self._watcher)
+        return self._subscribe(("news", space), position, last, channel)
 
     async def subscribe_space(self, space: SpaceId) -> Subscriber:
         """Subscribe to status hints about the runs of a space, from now on."""
@@ -170,21 +165,13 @@ class LiveStreams:
         self.check_capacity()
         key = ("space", space)
         last = self._channels[key].last_seq if key in self._channels else 0
-        return self._subscribe(
-            key,
-            last,
-            last,
-            lambda _: SpaceChannel(space=space, runs=self._runs, events=self._events, watcher=self._watcher),
-        )
+        channel = partial(SpaceChannel, space=space, runs=self._runs, events=self._events, watcher=self._watcher)
+        return self._subscribe(key, last, last, channel)
 
     def _subscribe_run(self, head: LogHead, position: int) -> Subscriber:
         _check_position(position, head.last_event_seq)
-        return self._subscribe(
-            ("run", head.space_id, head.run_id),
-            position,
-            head.last_event_seq,
-            lambda start: RunChannel(start, head=head, events=self._events, watcher=self._watcher),
-        )
+        channel = partial(RunChannel, head=head, events=self._events, watcher=self._watcher)
+        return self._subscribe(("run", head.space_id, head.run_id), position, head.last_event_seq, channel)
 
     def _subscribe(self, key: ChannelKey, position: int, last: int, make: Callable[[int], Channel]) -> Subscriber:
         channel = self._channels.get(key)
