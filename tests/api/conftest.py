@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.bootstrap import open_store
 from tests.api.site import Site, served
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_log
 from tests.support.postgres import PostgresServer
@@ -21,7 +21,7 @@ NewDatabase: TypeAlias = Callable[[], Awaitable[str]]
 _numbers = count(1)
 
 
-def fill(workshop: Workshop) -> Workshop:
+def fill(workshop: AgentWorkspace) -> AgentWorkspace:
     """Write the agents that tests of the API talk to."""
     workshop.agent(say("hello you", usage={"input_tokens": 7, "output_tokens": 2}))
     workshop.agent(calling(call("ask_user", question="which?")), say("so be it"), name="asker", tools=["ask_user"])
@@ -55,7 +55,7 @@ def _is_break(record: logging.LogRecord) -> bool:
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield the server that tests share, on SQLite. What they leave is whole."""
     folder = tmp_path_factory.mktemp("api")
-    async with served(fill(Workshop(folder / "workspace", folder / "holdfast.db"))) as shared:
+    async with served(fill(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))) as shared:
         yield shared
     async with open_probe(folder / "holdfast.db") as probe:
         await check_log(probe)
@@ -65,7 +65,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
 async def anywhere(request: pytest.FixtureRequest, tmp_path: Path, api_database: str) -> AsyncIterator[Site]:
     """Yield a server on every backend in turn."""
     where = tmp_path / "holdfast.db" if request.param == "sqlite" else api_database
-    async with served(fill(Workshop(tmp_path / "workspace", where))) as own:
+    async with served(fill(AgentWorkspace(tmp_path / "workspace", where))) as own:
         yield own
 
 
@@ -90,5 +90,5 @@ async def anywhere_shared(
     """Yield a server that tests share, on every backend in turn."""
     folder = tmp_path_factory.mktemp("shared")
     where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
-    async with served(fill(Workshop(folder / "workspace", where))) as shared:
+    async with served(fill(AgentWorkspace(folder / "workspace", where))) as shared:
         yield shared

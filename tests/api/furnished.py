@@ -13,7 +13,7 @@ from uuid import uuid4
 from holdfast.domain.content import Json
 from tests.api.conftest import fill
 from tests.api.serving import LIMIT, Server, serving
-from tests.scenario.agents.workshop import STAND_IN, Workshop
+from tests.scenario.agents.agent_workspace import STAND_IN, AgentWorkspace
 
 AGENTS: Final = ("bot", "failing", "worker", "writer", "parent")
 """Agents whose runs come to an end by themselves."""
@@ -26,7 +26,7 @@ Place = dict[str, Json]
 @contextmanager
 def furnished(folder: Path) -> Iterator[tuple[Server, str]]:
     """Serve a workspace with scripted agents to those who have the key, which is yielded too."""
-    workshop = fill(Workshop(folder / "workspace", folder / "holdfast.db"))
+    workshop = fill(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))
     with _provider() as url:
         workshop.write("settings.json", {"providers": {"local": {"api": "openai", "base_url": url}}})
         with serving(folder, "--quiet") as server:

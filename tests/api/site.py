@@ -23,7 +23,7 @@ from holdfast.domain.ids import RunId
 from holdfast.ports.log import LoggedEvent
 from holdfast.ports.runtime import Clock
 from holdfast.store.store import Store
-from tests.scenario.agents.workshop import SPACE, Floor, Workshop
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace
 
 LIMIT: Final = 30.0
 """Seconds after which something hangs."""
@@ -33,7 +33,7 @@ class Site:
     """A server that is up, and a client of it."""
 
     def __init__(
-        self, *, url: str, client: httpx2.AsyncClient, workshop: Workshop, floor: Floor, feeds: LiveStreams
+        self, *, url: str, client: httpx2.AsyncClient, workshop: AgentWorkspace, floor: AgentRuntime, feeds: LiveStreams
     ) -> None:
         self.url = url
         self.host = url.removeprefix("http://")
@@ -98,7 +98,7 @@ class Site:
 
 @asynccontextmanager
 async def served(
-    workshop: Workshop,
+    workshop: AgentWorkspace,
     *,
     origins: tuple[str, ...] = (),
     habits: StreamLimits | None = None,
@@ -115,7 +115,7 @@ async def served(
 
 @asynccontextmanager
 async def guarded(
-    workshop: Workshop,
+    workshop: AgentWorkspace,
     *,
     clock: Clock | None = None,
     rates: RequestRateLimiter | None = None,
@@ -135,7 +135,7 @@ async def guarded(
 
 @asynccontextmanager
 async def _visited(
-    app: HostOriginMiddleware, workshop: Workshop, floor: Floor, feeds: LiveStreams, last_words: int = 1
+    app: HostOriginMiddleware, workshop: AgentWorkspace, floor: AgentRuntime, feeds: LiveStreams, last_words: int = 1
 ) -> AsyncIterator[Site]:
     async with (
         answering(app, last_words=last_words) as url,

@@ -11,7 +11,7 @@ import pytest
 from holdfast.bootstrap.logs import JsonLogFormatter, TextLogFormatter
 from tests.api.conftest import fill
 from tests.api.site import Site, served
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 FRIEND: Final = "http://localhost:3000"
 
@@ -20,7 +20,7 @@ FRIEND: Final = "http://localhost:3000"
 async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield a server that one other site may use."""
     folder: Path = tmp_path_factory.mktemp("guarded")
-    async with served(fill(Workshop(folder / "workspace", folder / "holdfast.db")), origins=(FRIEND,)) as site:
+    async with served(fill(AgentWorkspace(folder / "workspace", folder / "holdfast.db")), origins=(FRIEND,)) as site:
         yield site
 
 

@@ -15,7 +15,7 @@ from holdfast.testing.openai_server import StubOpenAIServer, StubReply, StubTool
 from tests.api.site import Site, eventually, served
 from tests.api.streams.readers import sse, ws
 from tests.architecture.project import ROOT
-from tests.scenario.agents.workshop import STAND_IN, Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import STAND_IN, AgentWorkspace, call, calling, say
 
 REFERENCE: Final = ROOT / "docs" / "reference" / "metrics.md"
 BOT: Final = "scripted:script.json"
@@ -53,7 +53,7 @@ async def provider() -> AsyncIterator[StubOpenAIServer]:
 async def shop(tmp_path_factory: pytest.TempPathFactory, provider: StubOpenAIServer) -> AsyncIterator[Site]:
     """Yield a server whose agents talk, use tools, wait and stall."""
     folder = tmp_path_factory.mktemp("metrics")
-    workshop = Workshop(folder / "workspace", folder / "holdfast.db")
+    workshop = AgentWorkspace(folder / "workspace", folder / "holdfast.db")
     workshop.provider(provider)
     workshop.agent(say("hello you", usage={"input_tokens": 7, "output_tokens": 2}))
     tools = [call("todo_read"), call("plan_start", task_id=9)]

@@ -12,7 +12,7 @@ from tests.api.conftest import BACKENDS, NewDatabase, fill
 from tests.api.site import Site, eventually, served
 from tests.api.test_bad_input import operations, refused
 from tests.conformance.tables import Rows, rows_of
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
 class Things(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ async def still(
     """Yield a server that has come to rest, on every backend in turn."""
     folder = tmp_path_factory.mktemp("still")
     where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
-    async with served(fill(Workshop(folder / "workspace", where))) as site:
+    async with served(fill(AgentWorkspace(folder / "workspace", where))) as site:
         await site.post("/api/spaces", {"id": "other"})
         made = Still(site, where, await things(site, "default"), await things(site, "other"))
         await at_rest(made)

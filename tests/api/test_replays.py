@@ -6,7 +6,7 @@ from pathlib import Path
 from holdfast.domain.content import Json
 from tests.api.conftest import fill
 from tests.api.site import Site, eventually, guarded
-from tests.scenario.agents.workshop import Workshop, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, say
 
 ONCE = {"Idempotency-Key": "replayed"}
 
@@ -33,7 +33,7 @@ async def test_a_run_is_returned_again_after_the_file_in_its_message_was_deleted
 
 
 async def test_a_run_and_a_task_are_returned_again_after_their_agent_was_removed(tmp_path: Path) -> None:
-    workshop = fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     workshop.agent(say("done"), name="passing", task={"enabled": True})
     async with guarded(workshop) as site:
         path, body = f"/api/threads/{await site.thread(agent_type='passing')}/runs", {"input": "go"}
@@ -55,7 +55,7 @@ async def test_a_run_and_a_task_are_returned_again_after_their_agent_was_removed
 
 
 async def test_a_run_is_returned_again_where_the_queue_is_full(tmp_path: Path) -> None:
-    workshop = fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with guarded(workshop, most_queued=1) as site:
         path, body = f"/api/threads/{await site.thread(agent_type='staller')}/runs", {"input": "go"}
         first = await site.post(path, body)

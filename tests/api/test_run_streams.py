@@ -12,7 +12,7 @@ from holdfast.domain.ids import RunId
 from tests.api.conftest import fill
 from tests.api.site import Site, served
 from tests.api.test_runs import ended
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 STREAM = {"Accept": "text/event-stream"}
 
@@ -83,7 +83,7 @@ async def test_what_is_refused_is_told_in_json(site: Site) -> None:
 
 
 async def test_where_no_stream_may_be_opened_no_run_is_made(tmp_path: Path) -> None:
-    workshop = fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with served(workshop, habits=StreamLimits(max_streams=1)) as site:
         stalled = f"/api/threads/{await site.thread(agent_type='staller')}/runs"
         thread = await site.thread()

@@ -9,7 +9,7 @@ import pytest
 from holdfast.domain.content import Json
 from tests.api.conftest import fill
 from tests.api.site import Site, eventually, served
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
 async def ended(site: Site, run: Json) -> Json:
@@ -58,7 +58,7 @@ async def test_an_input_that_is_no_text_is_said_as_json(site: Site) -> None:
 
 
 async def test_who_waits_is_told_where_the_run_stands_when_the_server_stops(tmp_path: Path) -> None:
-    async with served(fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))) as own:
+    async with served(fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))) as own:
         thread = await own.thread(agent_type="staller")
         waiting = asyncio.ensure_future(own.ask("POST", f"/api/threads/{thread}/runs?wait=60", json={"input": "go"}))
         await eventually(partial(_has_begun, own))

@@ -15,7 +15,7 @@ import pytest
 
 from tests.api.serving import HOLDFAST, LIMIT, Server, serving
 from tests.cli.batch import run_all
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 
 # A shell that runs the tests in the background lets them, and all their children, ignore Ctrl-C.
 INTERRUPTIBLE: Final = """
@@ -35,14 +35,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield up
 
 
-def fill(folder: Path) -> Workshop:
+def fill(folder: Path) -> AgentWorkspace:
     """Write the agents that tests follow."""
-    workshop = Workshop(folder / "workspace", folder / "holdfast.db")
-    workshop.agent(say("hello you\u2028two\nlines", chunks=4))
-    workshop.agent(calling(call("ask_user", question="which?")), say("so be it"), name="asker", tools=["ask_user"])
-    workshop.agent(say("one moment", stall=True), name="staller")
-    workshop.agent({"error": {"code": "MODEL_REFUSED", "message": "no way"}}, name="failing")
-    return workshop
+    workspace = AgentWorkspace(folder / "workspace", folder / "holdfast.db")
+    workspace.agent(say("hello you\u2028two\nlines", chunks=4))
+    workspace.agent(calling(call("ask_user", question="which?")), say("so be it"), name="asker", tools=["ask_user"])
+    workspace.agent(say("one moment", stall=True), name="staller")
+    workspace.agent({"error": {"code": "MODEL_REFUSED", "message": "no way"}}, name="failing")
+    return workspace
 
 
 class Follower:
@@ -174,13 +174,13 @@ def test_ctrl_c_detaches_and_a_cancelled_run_has_its_own_exit_code(server: Serve
 
 
 def test_followers_survive_a_killed_server_and_see_every_event_once(tmp_path: Path) -> None:
-    workshop = fill(tmp_path)
+    workspace = fill(tmp_path)
     with serving(tmp_path, "--quiet") as server:
         run = server.start("staller")
         with follower(server, run, "--json") as sse, follower(server, run, "--json", "--transport", "ws") as ws:
             begun = [following.until("TEXT_MESSAGE_CONTENT") for following in (sse, ws)]
             server.kill()
-            workshop.script(say("here I am again", chunks=15), agent="staller")
+            workspace.script(say("here I am again", chunks=15), agent="staller")
             with serving(tmp_path, "--quiet", "--port", server.port) as another:
                 ended = [following.end() for following in (sse, ws)]
                 log = another.log(run)

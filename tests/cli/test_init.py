@@ -10,7 +10,7 @@ import pytest
 from holdfast.domain.errors import Invalid
 from holdfast.testing.openai_server import StubOpenAIServer, StubReply
 from tests.cli.batch import run_all
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
 def edit(file: Path, old: str, new: str) -> None:
@@ -20,20 +20,20 @@ def edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
-def made(folder: Path) -> Workshop:
+def made(folder: Path) -> AgentWorkspace:
     """Return a workspace created by `holdfast init`."""
-    workshop = Workshop(folder, folder / ".holdfast" / "holdfast.db")
+    workspace = AgentWorkspace(folder, folder / ".holdfast" / "holdfast.db")
     (done,) = run_all([["init", str(folder)]])
     assert (done.code, done.out) == (0, "")
     assert f"holdfast serve --workspace {folder}" in done.err
-    return workshop
+    return workspace
 
 
 async def test_a_new_workspace_has_no_broken_agent_and_one_answers_without_a_key(tmp_path: Path) -> None:
-    async with made(tmp_path / "new").open() as floor:
-        assert [agent.name for agent in floor.holdfast.agents.all()] == ["assistant", "hello"]
-        assert floor.holdfast.agents.broken() == []
-        run = await floor.play("good morning", agent="hello")
+    async with made(tmp_path / "new").open() as runtime:
+        assert [agent.name for agent in runtime.holdfast.agents.all()] == ["assistant", "hello"]
+        assert runtime.holdfast.agents.broken() == []
+        run = await runtime.run_to_end("good morning", agent="hello")
         assert str(run.output).startswith("Hello! You said: good morning.")
 
 
@@ -41,9 +41,9 @@ async def test_the_agent_for_a_real_model_names_the_key_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    async with made(tmp_path / "new").open() as floor:
+    async with made(tmp_path / "new").open() as runtime:
         with pytest.raises(Invalid, match="`OPENAI_API_KEY`: set it"):
-            await floor.start("hi", agent="assistant")
+            await runtime.start("hi", agent="assistant")
 
 
 async def test_the_agent_for_a_real_model_works_once_url_model_and_key_are_filled_in(
@@ -54,8 +54,8 @@ async def test_the_agent_for_a_real_model_works_once_url_model_and_key_are_fille
     async with StubOpenAIServer(StubReply(text="I can think.", chunks=3)) as server:
         edit(new.folder / "settings.json", "https://api.openai.com/v1", server.url)
         edit(new.folder / "agents/assistant/agent.json", "mine:gpt-5", "mine:stand-in")
-        async with new.open() as floor:
-            run = await floor.play("hi", agent="assistant")
+        async with new.open() as runtime:
+            run = await runtime.run_to_end("hi", agent="assistant")
     assert (run.status, run.output) == ("completed", "I can think.")
     assert (server.keys, server.requests[0]["model"]) == (["a-key"], "stand-in")
 
@@ -73,8 +73,8 @@ async def test_the_agent_for_a_real_model_works_with_a_local_server_as_documente
         assert settings["providers"]["mine"]["base_url"].startswith("http://127.0.0.1:")
         settings["providers"]["mine"]["base_url"] = server.url
         (new.folder / "settings.json").write_text(json.dumps(settings))
-        async with new.open() as floor:
-            run = await floor.play("hi", agent="assistant")
+        async with new.open() as runtime:
+            run = await runtime.run_to_end("hi", agent="assistant")
     assert (run.status, run.output) == ("completed", "No key, no cloud.")
 
 

@@ -17,7 +17,7 @@ from tests.support.counting_server import CountingServer
 from tests.support.fork_server import ForkServer
 
 AT_ONCE: Final = 4
-LONGEST: Final = 0.8
+MAX_LIFETIME_SECONDS: Final = 0.8
 """Approximate lifetime of a worker in seconds."""
 
 
@@ -69,6 +69,6 @@ class Crew:
                 where=self._url,
                 workspace=str(self._workspace),
                 server=self._server.path,
-                life=self._random.uniform(0, LONGEST) if self.kills < kills else None,
+                life=self._random.uniform(0, MAX_LIFETIME_SECONDS) if self.kills < kills else None,
             )
             self.kills += (await victim.send(msgspec.to_builtins(task))).killed

@@ -16,7 +16,7 @@ from tests.builders import FIRST, assistant, text_events, user
 
 SPACE: Final = SpaceId("acme")
 HOUR: Final = timedelta(hours=1)
-PATIENCE: Final = 60.0
+HANG_TIMEOUT_SECONDS: Final = 60.0
 """Seconds after which a call counts as hung."""
 
 

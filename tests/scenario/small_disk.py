@@ -21,7 +21,7 @@ from holdfast.bus.local import LocalBus
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import OutcomeUnknown, StoreFull, StoreReadOnly, Unavailable
 from holdfast.store.store import Store
-from tests.scenario.load import PATIENCE, begin, check_said, saying
+from tests.scenario.load import HANG_TIMEOUT_SECONDS, begin, check_said, saying
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_rows
 from tests.support.postgres import PostgresServer
@@ -192,7 +192,7 @@ def _run(*command: str | Path) -> None:
 async def _main(name: str, folder: Path) -> None:
     if name in ON_A_SMALL_DISK:
         _run("mount", "-t", "tmpfs", "-o", SMALL, "tmpfs", folder)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         await {**ON_ANY_DISK, **ON_A_SMALL_DISK}[name](folder)
 
 

@@ -16,7 +16,7 @@ from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.step import StepKind, StepState
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 from tests.scenario.command_victim import WORKER, Task
 from tests.support.database_probe import open_probe
 from tests.support.fork_server import ForkServer
@@ -39,9 +39,9 @@ async def workers() -> AsyncIterator[ForkServer]:
 
 
 @pytest.fixture
-def workshop(shared_memory: Path) -> Workshop:
+def workspace(shared_memory: Path) -> AgentWorkspace:
     """Return a workspace whose agent runs three commands: of a shell, of an effectful tool, of an idempotent one."""
-    made = Workshop(shared_memory / "workspace", shared_memory / "holdfast.db")
+    made = AgentWorkspace(shared_memory / "workspace", shared_memory / "holdfast.db")
     mark = f"0.1{new_mark().partition('.')[2]}"
     made.write("mark", mark)
     for name, kind in (("once", "effectful"), ("again", "idempotent")):
@@ -55,39 +55,39 @@ def workshop(shared_memory: Path) -> Workshop:
     return made
 
 
-async def test_a_kill_in_the_middle_of_a_command(workers: ForkServer, workshop: Workshop) -> None:
+async def test_a_kill_in_the_middle_of_a_command(workers: ForkServer, workspace: AgentWorkspace) -> None:
     for name in NAMES:
-        found = await _killed(workers, workshop, f"run-{name}", fatal=name)
+        found = await _killed(workers, workspace, f"run-{name}", fatal=name)
         assert found[name] == (2 if name == "again" else 1)  # the idempotent one is repeated
 
 
-async def test_a_kill_at_any_time(workers: ForkServer, workshop: Workshop) -> None:
+async def test_a_kill_at_any_time(workers: ForkServer, workspace: AgentWorkspace) -> None:
     random = Random(SEED)
     for number in range(DEATHS):
-        await _killed(workers, workshop, f"run-{number}", seconds=random.uniform(0, LATEST))
-    async with open_probe(workshop.where) as probe:
+        await _killed(workers, workspace, f"run-{number}", seconds=random.uniform(0, LATEST))
+    async with open_probe(workspace.database) as probe:
         await check_log(probe)
 
 
 async def _killed(
-    workers: ForkServer, workshop: Workshop, name: str, *, fatal: str | None = None, seconds: float | None = None
+    workers: ForkServer, workspace: AgentWorkspace, name: str, *, fatal: str | None = None, seconds: float | None = None
 ) -> Counter[str]:
     """Kill a worker and let another finish its run; return how often each command was started."""
-    files = workshop.folder / "files"
+    files = workspace.folder / "files"
     shutil.rmtree(files, ignore_errors=True)
-    task = Task(where=str(workshop.where), workspace=str(workshop.folder), run=RunId(name), fatal=fatal)
+    task = Task(where=str(workspace.database), workspace=str(workspace.folder), run=RunId(name), fatal=fatal)
     await workers.send(msgspec.to_builtins(task), seconds=seconds)
-    assert await died_out((workshop.folder / "mark").read_text())
+    assert await died_out((workspace.folder / "mark").read_text())
     await workers.send(msgspec.to_builtins(msgspec.structs.replace(task, fatal=None)))
     lines = [line.split() for line in (files / "ran").read_text().splitlines()]
     begun = Counter(line[0] for line in lines)
     assert len({line[1] for line in lines if line[0] == "again"}) == 1  # the same call, by its key
-    await _check(workshop, RunId(name), begun)
+    await _check(workspace, RunId(name), begun)
     return begun
 
 
-async def _check(workshop: Workshop, run: RunId, begun: Counter[str]) -> None:
-    async with open_store(workshop.where, read_only=True) as store:
+async def _check(workspace: AgentWorkspace, run: RunId, begun: Counter[str]) -> None:
+    async with open_store(workspace.database, read_only=True) as store:
         assert (await store.runs.get(DEFAULT_SPACE, run)).status is RunStatus.COMPLETED
         steps = await store.steps.of_run(DEFAULT_SPACE, run)
         messages = await store.messages.of_run(DEFAULT_SPACE, run)

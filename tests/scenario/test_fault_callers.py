@@ -27,7 +27,7 @@ from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.scenario.conftest import NewPlace, Scripts
-from tests.scenario.load import HOUR, PATIENCE, SPACE, begin, check_said, saying
+from tests.scenario.load import HANG_TIMEOUT_SECONDS, HOUR, SPACE, begin, check_said, saying
 from tests.scenario.snapshot import Snapshot, snapshot
 from tests.scenario.stage import START, Stage
 from tests.scenario.workload import PLAYS
@@ -40,7 +40,7 @@ TIMES: Final = 20
 
 async def test_one_bad_commit_in_a_batch_fails_alone(new_place: NewPlace) -> None:
     place = await new_place()
-    async with asyncio.timeout(PATIENCE), open_store(place, bus=LocalBus()) as store:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(place, bus=LocalBus()) as store:
         leases = await begin(store, 12)
         settled = Step(number=1, kind=StepKind.MODEL, name="m", key="k", state=StepState.FAILED)
         await store.journal.commit(Commit(lease=leases[2], steps=[settled]))
@@ -67,7 +67,7 @@ async def test_one_bad_commit_in_a_batch_fails_alone(new_place: NewPlace) -> Non
 async def test_commits_whose_callers_went_away_are_there_whole_or_not_at_all(new_place: NewPlace) -> None:
     random = Random(SEED)
     place = await new_place()
-    async with asyncio.timeout(PATIENCE), open_store(place, bus=LocalBus()) as store:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(place, bus=LocalBus()) as store:
         leases = await begin(store, 8)
         acknowledged: dict[int, list[int]] = {index: [] for index in range(len(leases))}
         for number in range(1, 21):
@@ -87,7 +87,7 @@ async def test_commits_whose_callers_went_away_are_there_whole_or_not_at_all(new
 
 
 async def test_cancelled_readers_leave_nothing_open(new_place: NewPlace, caplog: pytest.LogCaptureFixture) -> None:
-    async with asyncio.timeout(PATIENCE), open_store(await new_place(), bus=LocalBus()) as store:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(await new_place(), bus=LocalBus()) as store:
         (lease,) = await begin(store, 1)
         for turns in range(200):
             reading = asyncio.ensure_future(store.events.after(SPACE, lease.run_id))
@@ -122,7 +122,7 @@ async def test_writes_whose_callers_went_away_are_there_whole_or_not_at_all(
     random = Random(SEED)
     place, clock = await new_place(), HeldClock(START)
     async with (
-        asyncio.timeout(PATIENCE),
+        asyncio.timeout(HANG_TIMEOUT_SECONDS),
         open_store(place, bus=LocalBus(), clock=clock) as store,
         open_probe(place) as probe,
     ):
@@ -160,7 +160,7 @@ async def _end_all(store: Store, space: SpaceId) -> None:
 
 async def test_every_pending_call_is_answered_when_the_store_is_closed(new_place: NewPlace) -> None:
     place = await new_place()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         async with open_store(place, bus=LocalBus()) as store:
             leases = await begin(store, 16)
             commits = [asyncio.ensure_future(store.journal.commit(saying(lease, 1))) for lease in leases]

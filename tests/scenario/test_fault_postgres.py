@@ -20,7 +20,7 @@ from holdfast.domain.instant import instant
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import text_events
-from tests.scenario.load import PATIENCE, SPACE, begin, check_said, saying
+from tests.scenario.load import HANG_TIMEOUT_SECONDS, SPACE, begin, check_said, saying
 from tests.scenario.proxy import Fate, Proxy, proxied
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_rows
@@ -76,7 +76,7 @@ async def test_a_server_that_is_killed_and_restarted_under_load_loses_no_acknowl
     own_postgres: PostgresServer,
 ) -> None:
     url = await own_postgres.create_database("holdfast")
-    async with asyncio.timeout(PATIENCE), open_bus(url) as bus, open_store(url, bus=bus) as store:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_bus(url) as bus, open_store(url, bus=bus) as store:
         writers = [Writer(store, lease) for lease in await begin(store, WRITERS)]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(writer.write()) for writer in writers]
@@ -127,7 +127,7 @@ async def _waiting_for_locks(connection: Any) -> list[int]:
 
 async def test_a_waiting_commit_is_applied_after_the_earlier_ones(url: str) -> None:
     clock = HeldClock()
-    async with asyncio.timeout(PATIENCE), open_store(url, bus=LocalBus(), clock=clock) as store:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(url, bus=LocalBus(), clock=clock) as store:
         (lease,) = await begin(store, 1)
         async with holding_the_lock_of(url, lease) as locker:
             ending = asyncio.ensure_future(store.runs.end(SPACE, lease.run_id))
@@ -138,7 +138,7 @@ async def test_a_waiting_commit_is_applied_after_the_earlier_ones(url: str) -> N
 
 
 async def test_a_connection_cut_in_the_middle_of_a_batch_leaves_nothing_of_it(url: str) -> None:
-    async with asyncio.timeout(PATIENCE), open_store(url, bus=LocalBus()) as store:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(url, bus=LocalBus()) as store:
         leases = await begin(store, 4)
         async with holding_the_lock_of(url, leases[0]) as locker:
             commits = [asyncio.ensure_future(store.journal.commit(saying(lease, 1))) for lease in leases]
@@ -165,7 +165,7 @@ async def proxy(url: str, tmp_path: Path) -> AsyncIterator[Proxy]:
 
 @pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
 async def test_after_a_cut_during_a_commit_reading_tells_what_became_of_it(proxy: Proxy, fate: Fate) -> None:
-    async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
         leases = await begin(store, 3)
         await store.journal.commit(saying(leases[0], 1))
         proxy.fate = fate
@@ -183,7 +183,7 @@ async def test_after_a_cut_during_a_commit_reading_tells_what_became_of_it(proxy
 async def test_after_a_cut_during_a_commit_of_events_alone_reading_tells_what_became_of_it(
     proxy: Proxy, fate: Fate
 ) -> None:
-    async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
         (lease,) = await begin(store, 1)
         before = await store.journal.commit(Commit(lease=lease, events=text_events("before")))
         proxy.fate, proxy.mark = fate, b"cut here"
@@ -198,7 +198,7 @@ async def test_after_a_cut_during_a_commit_of_events_alone_reading_tells_what_be
 
 @pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
 async def test_after_a_cut_during_another_write_reading_tells_what_became_of_it(proxy: Proxy, fate: Fate) -> None:
-    async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
         proxy.fate = fate
         with pytest.raises(OutcomeUnknown):
             await store.spaces.create(SPACE, name="Acme")
@@ -211,7 +211,7 @@ async def test_after_a_cut_during_another_write_reading_tells_what_became_of_it(
 
 
 async def test_a_cut_after_an_acknowledged_commit_has_no_effect(proxy: Proxy) -> None:
-    async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
         proxy.fate = Fate.ANSWERED
         await store.spaces.create(OTHER, name="Other")
         (lease,) = await begin(store, 1)
@@ -226,7 +226,7 @@ async def test_a_server_that_says_nothing_hangs_nobody(proxy: Proxy, monkeypatch
         leases = await begin(store, 3)
     for timeout in ("COMMAND_TIMEOUT_SECONDS", "CONNECT_TIMEOUT_SECONDS"):
         monkeypatch.setattr(holdfast.store.postgres.database, timeout, 2.0)
-    async with asyncio.timeout(PATIENCE), open_store(proxy.url, bus=LocalBus()) as store:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
         proxy.fate = Fate.SILENCE
         async with asyncio.timeout(20):
             results = await asyncio.gather(
@@ -248,7 +248,7 @@ def _events_alone(lease: Lease, number: int) -> Commit:
 
 @pytest.mark.parametrize("make", [saying, _events_alone])
 async def test_a_statement_that_takes_too_long_is_cancelled(url: str, make: Callable[[Lease, int], Commit]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         async with open_store(url, bus=LocalBus()):  # creating its tables may take longer
             pass
         connection = await asyncpg.connect(url)
@@ -279,7 +279,7 @@ async def test_a_database_that_cannot_be_reached_is_refused_in_one_sentence(
     }
     for why, url in addresses.items():
         with pytest.raises(Unavailable) as caught:
-            async with asyncio.timeout(PATIENCE), open_store(url, bus=LocalBus()):
+            async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(url, bus=LocalBus()):
                 pass
         assert "\n" not in caught.value.message, why
         assert "wrong" not in caught.value.message, "a password is never repeated"

@@ -15,7 +15,7 @@ from holdfast.domain.ids import RunId
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.space import DEFAULT_SPACE
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 from tests.scenario.file_victim import WORKER, Task
 from tests.support.database_probe import open_probe
 from tests.support.fork_server import ForkServer
@@ -46,26 +46,26 @@ async def test_a_kill_at_any_change_of_the_disk_loses_no_write_and_makes_none_tw
     writers: ForkServer, shared_memory: Path
 ) -> None:
     where = shared_memory / "holdfast.db"
-    workshop = Workshop(shared_memory / "workspace", where)
-    workshop.agent(*TURNS, tools=["read_file", "edit_file", "write_file"])
+    workspace = AgentWorkspace(shared_memory / "workspace", where)
+    workspace.agent(*TURNS, tools=["read_file", "edit_file", "write_file"])
     deaths: list[str] = []
-    while await _is_killed(writers, workshop, deaths):
+    while await _is_killed(writers, workspace, deaths):
         pass
     assert deaths == [*CHANGES, "mkdir", "fsync", *CHANGES, *CHANGES]
     async with open_probe(where) as probe:
         await check_log(probe)
 
 
-async def _is_killed(writers: ForkServer, workshop: Workshop, deaths: list[str]) -> bool:
+async def _is_killed(writers: ForkServer, workspace: AgentWorkspace, deaths: list[str]) -> bool:
     """Kill a worker at the next point, if there is one, and let another finish its run."""
     fatal = len(deaths) + 1
-    files = workshop.folder / "files"
+    files = workspace.folder / "files"
     shutil.rmtree(files, ignore_errors=True)
     files.mkdir()
     for name, text in BEFORE.items():
         (files / name).write_text(text)
     run = RunId(f"run-{fatal}")
-    task = Task(where=str(workshop.where), workspace=str(workshop.folder), run=run, fatal=fatal)
+    task = Task(where=str(workspace.database), workspace=str(workspace.folder), run=run, fatal=fatal)
     death = await writers.send(msgspec.to_builtins(task))
     if not death.killed:
         return False
@@ -73,7 +73,7 @@ async def _is_killed(writers: ForkServer, workshop: Workshop, deaths: list[str])
     await writers.send(msgspec.to_builtins(msgspec.structs.replace(task, fatal=None)))
     found = {str(path.relative_to(files)): path.read_text() for path in files.rglob("*") if path.is_file()}
     assert found == AFTER, deaths[-1]
-    await _check(workshop.where, run, deaths[-1])
+    await _check(workspace.database, run, deaths[-1])
     return True
 
 

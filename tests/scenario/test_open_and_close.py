@@ -19,7 +19,7 @@ from holdfast.bootstrap import open_bus, open_store
 from holdfast.bus.local import LocalBus
 from holdfast.domain.errors import HoldfastError
 from tests.scenario.conftest import NewPlace
-from tests.scenario.load import PATIENCE
+from tests.scenario.load import HANG_TIMEOUT_SECONDS
 from tests.support.fork_server import ForkServer, Say
 
 TIMES: Final = 20
@@ -41,7 +41,7 @@ def work(raw: Any, say: Say) -> None:
 async def _open_and_close(place: str) -> None:
     await _open_once(place)
     before = _resources()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         for _ in range(TIMES):
             await _open_once(place)
     await _come_back_to(before)

@@ -20,7 +20,7 @@ from holdfast.store.store import Store
 from tests.builders import SECOND
 from tests.conformance.conftest import SPACE
 from tests.conformance.run_builders import queued, stream
-from tests.scenario.load import PATIENCE
+from tests.scenario.load import HANG_TIMEOUT_SECONDS
 from tests.scenario.worker_process import BEAT, Part, Said
 from tests.support.postgres import PostgresServer
 from tests.unit.engine.workers import HOUR, Actor, becomes, completing, working
@@ -111,7 +111,7 @@ async def test_a_worker_that_stood_still_past_its_lease_writes_nothing_and_notic
     url: str, store: Store, plays: Literal["idle", "busy"]
 ) -> None:
     run = await queued(store, "hi")
-    async with asyncio.timeout(PATIENCE), performing(url, "sleeper", plays) as sleeper:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), performing(url, "sleeper", plays) as sleeper:
         await sleeper.has_said(times("begun" if plays == "idle" else "committed"))
         sleeper.send(signal.SIGSTOP)
         taken = await taken_over(store, run)
@@ -129,7 +129,7 @@ async def test_a_worker_that_stood_still_past_its_lease_writes_nothing_and_notic
 async def test_a_worker_that_is_killed_leaves_its_run_to_another(url: str, store: Store) -> None:
     run = await queued(store, "hi")
     async with performing(url, "victim", "busy") as victim, open_bus(url) as bus:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
             await victim.has_said(times("committed", 3))
         victim.send(signal.SIGKILL)
         async with working(store, bus, Actor(completing(store)), patience=0.1, owner=SECOND, heartbeat=BEAT):

@@ -7,7 +7,7 @@ import pytest
 from tests.api.ag_ui.driver import Driver, driving, need_client
 from tests.api.conftest import fill
 from tests.api.site import Site, served
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_log
 
@@ -20,7 +20,7 @@ async def driver() -> AsyncIterator[Driver]:
         yield clients
 
 
-def write_agents(workshop: Workshop) -> Workshop:
+def write_agents(workshop: AgentWorkspace) -> AgentWorkspace:
     """Write the agents of the tests."""
     fill(workshop)
     workshop.agent(say("well", think="let me see"), name="thinker")
@@ -52,7 +52,7 @@ def write_agents(workshop: Workshop) -> Workshop:
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield a shared server; afterwards the log must be consistent."""
     folder = tmp_path_factory.mktemp("ag-ui")
-    workshop = write_agents(Workshop(folder / "workspace", folder / "holdfast.db"))
+    workshop = write_agents(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))
     async with served(workshop) as shared:
         yield shared
     async with open_probe(folder / "holdfast.db") as probe:

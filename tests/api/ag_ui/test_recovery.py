@@ -11,7 +11,7 @@ from tests.api.ag_ui.test_client_tools import TOOL, pending, tool_result
 from tests.api.ag_ui.test_interrupts import resolved
 from tests.api.site import Site, eventually
 from tests.api.streams.mortal import mortal
-from tests.scenario.agents.workshop import Workshop, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, say
 
 TIMEOUT_SECONDS: Final = 120.0
 
@@ -42,11 +42,11 @@ async def test_a_snapshot_has_the_number_of_the_event_before_it_and_is_not_store
 
 
 async def test_a_client_rejoins_after_the_server_was_killed(driver: Driver, tmp_path: Path) -> None:
-    workshop = Workshop(tmp_path / "workspace", tmp_path / "holdfast.db")
+    workshop = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
     workshop.agent(say("this is only a part", stall=True))
     async with (
         asyncio.timeout(TIMEOUT_SECONDS),
-        mortal(tmp_path, database=workshop.where, workers=2, lease=2.0) as server,
+        mortal(tmp_path, database=workshop.database, workers=2, lease=2.0) as server,
     ):
         url = f"http://{await server.host()}"
         client = await driver.client(url, "talk", agent="bot")

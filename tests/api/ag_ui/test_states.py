@@ -3,7 +3,7 @@
 from tests.api.ag_ui.driver import Driver
 from tests.api.ag_ui.test_interrupts import resolved
 from tests.api.site import Site
-from tests.scenario.agents.workshop import SPACE
+from tests.scenario.agents.agent_workspace import SPACE
 
 
 async def test_the_client_state_becomes_the_run_state_and_is_not_sent_back(site: Site, driver: Driver) -> None:

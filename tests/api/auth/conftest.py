@@ -10,7 +10,7 @@ import pytest
 from holdfast.domain.content import Json
 from tests.api.conftest import fill
 from tests.api.site import Site, guarded
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 OURS: Final = "acme"
 THEIRS: Final = "globex"
@@ -70,7 +70,7 @@ async def furnish(site: Site) -> House:
 async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
     """Yield the server that these tests share."""
     folder: Path = tmp_path_factory.mktemp("house")
-    async with guarded(fill(Workshop(folder / "workspace", folder / "holdfast.db"))) as site:
+    async with guarded(fill(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))) as site:
         yield await furnish(site)
 
 

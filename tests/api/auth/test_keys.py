@@ -7,13 +7,13 @@ import pytest
 from tests.api.auth.conftest import OURS, THEIRS, House, checked
 from tests.api.conftest import fill
 from tests.api.site import guarded
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
 async def test_without_any_key_everybody_on_this_machine_may_come_in_and_with_the_first_nobody_without(
     tmp_path: Path,
 ) -> None:
-    async with guarded(fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))) as site:
+    async with guarded(fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))) as site:
         await site.get("/api/threads")
         answer = await site.ask("GET", "/v1/models", headers={"Authorization": "Bearer none needed"})
         assert answer.status_code == 200
@@ -29,7 +29,7 @@ async def test_without_any_key_everybody_on_this_machine_may_come_in_and_with_th
 
 
 async def test_where_others_can_come_everybody_needs_a_key_from_the_start(tmp_path: Path) -> None:
-    workshop = fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with guarded(workshop, require_key=True) as site:
         await site.get("/api/threads", expect=401)
 

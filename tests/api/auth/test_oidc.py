@@ -35,7 +35,7 @@ from holdfast.testing.clock import HeldClock
 from tests.api.auth.conftest import OURS, THEIRS
 from tests.api.conftest import fill
 from tests.api.site import answering, guarded
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 AUDIENCE: Final = "holdfast"
 ADMITTED: Final = [
@@ -329,7 +329,7 @@ def test_a_file_that_says_no_such_thing_is_refused(tmp_path: Path, text: str, sa
 
 async def test_somebody_with_a_token_is_let_in_like_somebody_with_a_key(tmp_path: Path) -> None:
     async with issuing() as provider:
-        workshop = fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+        workshop = fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
         people = tokens_of(provider, Watch())
         async with guarded(workshop, oidc=people) as site:
             await site.get("/api/threads", expect=401)

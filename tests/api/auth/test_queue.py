@@ -9,11 +9,11 @@ from openai import AsyncOpenAI, RateLimitError
 from tests.api.auth.conftest import OURS, THEIRS, checked, furnish
 from tests.api.conftest import fill
 from tests.api.site import LIMIT, eventually, guarded
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
 async def test_a_space_whose_queue_is_full_takes_no_run_and_others_do(tmp_path: Path) -> None:
-    workshop = fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with guarded(workshop, most_queued=2) as site:
         house = await furnish(site)
         ours, theirs = house.keys[f"{OURS} run"], house.keys[f"{THEIRS} run"]

@@ -20,7 +20,7 @@ from holdfast.testing.clock import HeldClock
 from tests.api.auth.conftest import OURS, House, bearer, checked, furnish
 from tests.api.conftest import NewDatabase, fill
 from tests.api.site import LIMIT, Site, guarded
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 HOUR: Final = timedelta(hours=1)
 SAID: Final = {"id": "m", "role": "user", "content": "go"}
@@ -169,7 +169,7 @@ async def test_who_waits_for_a_run_is_told_that_the_key_is_gone(house: House) ->
 
 async def test_a_key_that_expires_is_refused_and_cut_off(tmp_path: Path) -> None:
     clock = HeldClock()
-    workshop = fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with guarded(workshop, clock=clock) as site:
         house = await furnish(site)
         soon = instant(Millis(clock.now() + HOUR // timedelta(milliseconds=1)))
@@ -185,8 +185,8 @@ async def test_a_key_that_another_process_revokes_is_refused_and_cut_off(
 ) -> None:
     url = await new_database()
     async with (
-        guarded(fill(Workshop(tmp_path / "one", url))) as one,
-        guarded(fill(Workshop(tmp_path / "two", url))) as two,
+        guarded(fill(AgentWorkspace(tmp_path / "one", url))) as one,
+        guarded(fill(AgentWorkspace(tmp_path / "two", url))) as two,
     ):
         await two.get("/api/threads")
         house = await furnish(one)
@@ -200,7 +200,7 @@ async def test_a_key_that_another_process_revokes_is_refused_and_cut_off(
 
 
 async def test_what_was_opened_without_a_key_ends_when_there_is_one(tmp_path: Path) -> None:
-    workshop = fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with guarded(workshop) as site:
         early = House(site, "")
         async with (

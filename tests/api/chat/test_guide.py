@@ -11,7 +11,7 @@ import pytest
 from tests.api.site import LIMIT, Site, served
 from tests.architecture.markdown import python_blocks
 from tests.architecture.project import ROOT
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 
 GUIDE: Final = ROOT / "docs" / "guides" / "remote-methods.md"
 
@@ -19,7 +19,7 @@ GUIDE: Final = ROOT / "docs" / "guides" / "remote-methods.md"
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     """Yield a server with the agent of the guide."""
-    workshop = Workshop(tmp_path / "workspace", tmp_path / "holdfast.db")
+    workshop = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
     workshop.agent(calling(call("remote__ring", times=2)), say("I rang: {$last_tool}"), name="porter")
     workshop.write("agents/porter/agent.json", GUIDE.read_text().split("```json\n")[1].split("```")[0])
     async with served(workshop) as site:

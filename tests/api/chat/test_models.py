@@ -9,7 +9,7 @@ from holdfast.domain.content import Json
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply
 from tests.api.chat.test_chat import check_error
 from tests.api.site import Site, served
-from tests.scenario.agents.workshop import STAND_IN, Workshop
+from tests.scenario.agents.agent_workspace import STAND_IN, AgentWorkspace
 
 SECRET: Final = "sk-very-secret"
 
@@ -25,7 +25,7 @@ async def provider() -> AsyncIterator[StubOpenAIServer]:
 async def site(tmp_path_factory: pytest.TempPathFactory, provider: StubOpenAIServer) -> AsyncIterator[Site]:
     """Yield a server whose settings name that provider."""
     folder = tmp_path_factory.mktemp("models")
-    workshop = Workshop(folder / "workspace", folder / "holdfast.db")
+    workshop = AgentWorkspace(folder / "workspace", folder / "holdfast.db")
     workshop.agent()
     workshop.provider(provider, api_key_env="STAND_IN_KEY")
     with pytest.MonkeyPatch.context() as environment:

@@ -13,7 +13,7 @@ from holdfast.domain.content import Json
 from holdfast.workspace.settings_file import RESTART_KEYS
 from tests.api.chat.test_chat import check_error
 from tests.api.site import Site, served
-from tests.scenario.agents.workshop import Workshop, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, say
 
 SECRET: Final = "hunter2-and-more"
 PROVIDER: Final[Json] = {"api": "openai", "base_url": "http://me:pass-word@127.0.0.1:1/v1", "api_key_env": "OFFICE_KEY"}
@@ -41,7 +41,7 @@ FILE: Final = """{
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield a shared server; each test writes its settings again."""
     folder = tmp_path_factory.mktemp("settings")
-    workshop = Workshop(folder / "workspace", folder / "holdfast.db")
+    workshop = AgentWorkspace(folder / "workspace", folder / "holdfast.db")
     workshop.agent(say("hello"))
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("OFFICE_KEY", SECRET)

@@ -30,21 +30,21 @@ from tests.api.conftest import fill
 from tests.api.site import Site, eventually, served
 from tests.api.streams.stage import Hand, begun, soon
 from tests.builders import claim
-from tests.scenario.agents.workshop import SPACE, Workshop
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace
 
 
 @pytest.fixture(scope="module")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield a shared server without workers: tests work on its runs themselves."""
     folder = tmp_path_factory.mktemp("socket")
-    async with served(fill(Workshop(folder / "workspace", folder / "holdfast.db")), workers=0) as site:
+    async with served(fill(AgentWorkspace(folder / "workspace", folder / "holdfast.db")), workers=0) as site:
         yield site
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
+def workshop(tmp_path: Path) -> AgentWorkspace:
     """Return a workspace on SQLite."""
-    return fill(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    return fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
 
 
 async def next_run(site: Site, hand: Hand, **more: Any) -> Hand:
@@ -332,7 +332,7 @@ async def test_text_that_is_not_utf8_closes_the_socket(site: Site) -> None:
         await client.check_closed(SocketClose.MALFORMED)
 
 
-async def test_an_idle_socket_sends_pings(workshop: Workshop) -> None:
+async def test_an_idle_socket_sends_pings(workshop: AgentWorkspace) -> None:
     async with (
         served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as own,
         connect(own.host) as client,
@@ -340,14 +340,14 @@ async def test_an_idle_socket_sends_pings(workshop: Workshop) -> None:
         assert [await soon(client.connection.recv()) for _ in range(3)] == 3 * [PING]
 
 
-async def test_a_server_that_stops_closes_the_socket(workshop: Workshop) -> None:
+async def test_a_server_that_stops_closes_the_socket(workshop: AgentWorkspace) -> None:
     async with served(workshop, workers=0) as own, connect(own.host) as client:
         await client.check_open()
         own.feeds.close()
         await client.check_closed(SocketClose.CLOSING)
 
 
-async def test_a_socket_beyond_the_limit_is_rejected(workshop: Workshop) -> None:
+async def test_a_socket_beyond_the_limit_is_rejected(workshop: AgentWorkspace) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as own, connect(own.host):
         with pytest.raises(InvalidStatus) as refused:
             async with connect(own.host):
@@ -356,7 +356,7 @@ async def test_a_socket_beyond_the_limit_is_rejected(workshop: Workshop) -> None
         assert (answer.status_code, b"TOO_MANY_STREAMS" in (answer.body or b"")) == (503, True)
 
 
-async def test_a_stalled_client_is_disconnected_and_resumes_without_loss(workshop: Workshop) -> None:
+async def test_a_stalled_client_is_disconnected_and_resumes_without_loss(workshop: AgentWorkspace) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as own:
         hand = await begun(own)
         async with connect(own.host) as client:

@@ -14,7 +14,7 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepKind, StepState
 from tests.api.chat.socket_client import LOOK, PUSH, connect
 from tests.api.site import Site, served
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 
 TOOLS: Final[list[Json]] = ["remote__push", "remote__look"]
 ALLOW_ALL: Final[Json] = {"allow": TOOLS}
@@ -25,7 +25,7 @@ FINAL_TURN: Final = say("so: {$last_tool}")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield a server whose agents call remote methods."""
     folder = tmp_path_factory.mktemp("methods")
-    workshop = Workshop(folder / "workspace", folder / "holdfast.db")
+    workshop = AgentWorkspace(folder / "workspace", folder / "holdfast.db")
     push, look = calling(call("remote__push", button=1)), calling(call("remote__look"))
     workshop.agent(push, FINAL_TURN, name="pusher", tools=TOOLS, permissions=ALLOW_ALL)
     workshop.agent(look, FINAL_TURN, name="looker", tools=["remote__*"], permissions=ALLOW_ALL)
@@ -49,7 +49,7 @@ async def start(site: Site, agent: str) -> Run:
 
 async def tool_outcome(site: Site, run: Run) -> tuple[str, StepState]:
     """Wait for the end of a run, and return its output and the state of its tool step."""
-    ended = await site.floor.ended(run)
+    ended = await site.floor.wait_until_ended(run)
     assert ended.status is RunStatus.COMPLETED, ended.error
     (step,) = [step for step in await site.floor.steps(run) if step.kind is StepKind.TOOL]
     return str(ended.output), step.state
@@ -116,7 +116,7 @@ async def test_a_method_without_an_allow_rule_requires_approval(site: Site) -> N
     async with connect(site.host) as client:
         await client.offer(PUSH)
         run = await start(site, "asker")
-        (interrupt,) = await site.floor.asks(run)
+        (interrupt,) = await site.floor.wait_for_interrupts(run)
         await client.check_open()
         answer = {"interrupt_id": interrupt.id, "response": {"decision": "approve"}, "digest": interrupt.digest}
         await site.post(f"/api/runs/{run.id}/respond", answer, expect=200)
@@ -145,7 +145,7 @@ async def test_a_client_that_disconnects_during_a_call_is_a_tool_error(
 
 
 async def test_a_stopping_server_disconnects_the_client_of_a_call(tmp_path: Path) -> None:
-    workshop = Workshop(tmp_path / "workspace", tmp_path / "holdfast.db")
+    workshop = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
     workshop.agent(
         calling(call("remote__push", button=1)), FINAL_TURN, name="pusher", tools=TOOLS, permissions=ALLOW_ALL
     )
@@ -223,7 +223,7 @@ async def test_an_offer_replaces_the_previous_one(site: Site) -> None:
         await client.offer(PUSH, LOOK)
         assert [each["name"] for each in (await client.offer(LOOK))["methods"]] == ["look"]
         assert (await client.offer())["methods"] == []
-        ended = await site.floor.ended(await start(site, "looker"))
+        ended = await site.floor.wait_until_ended(await start(site, "looker"))
         assert ended.error is not None and "the tools of this call are: none" in ended.error.message
 
 
@@ -234,10 +234,10 @@ async def test_a_run_waits_for_a_method_that_its_agent_names(site: Site) -> None
         method_call = await client.expect("call")
         await client.offer(PUSH)
         await client.send_result(method_call, content="pushed")
-        await site.floor.until(run, lambda event: isinstance(event, ToolCallResult))
+        await site.floor.wait_for_event(run, lambda event: isinstance(event, ToolCallResult))
         await client.offer(LOOK)
         await client.send_result(await client.expect("call"), content="here I am")
-        assert (await site.floor.ended(run)).output == "so: here I am"
+        assert (await site.floor.wait_until_ended(run)).output == "so: here I am"
 
 
 async def test_a_method_offered_during_a_run_is_available_to_the_model(site: Site) -> None:
@@ -248,7 +248,7 @@ async def test_a_method_offered_during_a_run_is_available_to_the_model(site: Sit
         await client.offer(PUSH, {**LOOK, "read_only": True})
         await client.send_result(method_call, content="pushed")
         await client.send_result(await client.expect("call"), content="seen")
-        assert (await site.floor.ended(run)).output == "so: seen"
+        assert (await site.floor.wait_until_ended(run)).output == "so: seen"
 
 
 async def test_cancelling_a_run_cancels_its_call(site: Site) -> None:
@@ -271,8 +271,8 @@ async def test_a_client_has_a_limit_of_open_calls(site: Site) -> None:
         assert len({each["key"] for each in method_call}) == MAX_OPEN_CALLS
         for each in method_call:
             await client.send_result(each, content="seen")
-        await site.floor.ended(run)
-        said = await site.floor.said(run)
+        await site.floor.wait_until_ended(run)
+        said = await site.floor.texts(run)
         assert (
             sum("CLIENT_BUSY" in each for each in said) == 1 and sum("seen" in each for each in said) == MAX_OPEN_CALLS
         )

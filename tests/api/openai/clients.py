@@ -7,7 +7,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from holdfast.domain.content import Json
 from tests.api.site import LIMIT, Site
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 
 WEATHER: Final[Json] = {
     "type": "function",
@@ -21,7 +21,7 @@ ASK: Final[list[Json]] = ["ask_user"]
 DO: Final[list[Json]] = ["todo_write"]
 
 
-def fill(workshop: Workshop) -> Workshop:
+def fill(workshop: AgentWorkspace) -> AgentWorkspace:
     """Write the agents that complete chats."""
     usage_of_call = {"input_tokens": 7, "output_tokens": 2}
     workshop.agent(say("hello you", chunks=3, usage=usage_of_call))

@@ -11,7 +11,7 @@ from holdfast.api.openai.requests import UNSUPPORTED_PARAMETERS
 from holdfast.domain.content import Json
 from tests.api.openai.clients import WEATHER, user
 from tests.api.site import Site
-from tests.scenario.agents.workshop import SPACE
+from tests.scenario.agents.agent_workspace import SPACE
 
 JSON: Final = {"Content-Type": "application/json"}
 PATH: Final = "/v1/chat/completions"

@@ -11,7 +11,7 @@ from holdfast.domain.content import ImagePart, Json
 from holdfast.domain.ids import RunId, ThreadId
 from tests.api.openai.clients import WEATHER, sync_client, user
 from tests.api.site import Site, eventually
-from tests.scenario.agents.workshop import SPACE
+from tests.scenario.agents.agent_workspace import SPACE
 
 
 async def stream_chat(client: AsyncOpenAI, **parameters: Any) -> tuple[str, list[Any]]:
@@ -24,7 +24,7 @@ async def stream_chat(client: AsyncOpenAI, **parameters: Any) -> tuple[str, list
 async def messages_of(site: Site, completion: str) -> list[str]:
     """Return the messages of the run of a completion."""
     run = await site.store.runs.get(SPACE, RunId(completion.removeprefix("chatcmpl-")))
-    return await site.floor.said(run)
+    return await site.floor.texts(run)
 
 
 async def test_an_agent_that_accepts_chats_is_a_model(openai: AsyncOpenAI) -> None:

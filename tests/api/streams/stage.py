@@ -12,7 +12,7 @@ from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
 from tests.api.site import LIMIT, Site
 from tests.builders import assistant, claim
-from tests.scenario.agents.workshop import SPACE
+from tests.scenario.agents.agent_workspace import SPACE
 
 TEXT: Final = MessageId("text")
 

@@ -24,7 +24,7 @@ from tests.api.site import Site, eventually, served
 from tests.api.streams.readers import Frame, SseReader, event_of, post, sse, ws
 from tests.api.streams.stage import Hand, begun, begun_in, soon
 from tests.api.streams.test_handshakes import RIGHT
-from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 from tests.support.postgres import PostgresServer
 
 OUTAGE: Final = 60.0
@@ -57,7 +57,7 @@ async def test_a_run_that_is_deleted_while_it_is_replayed_closes_its_socket(stag
 
 async def test_streams_outlive_a_restart_of_the_database(own_postgres: PostgresServer, tmp_path: Path) -> None:
     url = await own_postgres.create_database("streams")
-    async with served(fill(Workshop(tmp_path / "workspace", url)), workers=0) as stage:
+    async with served(fill(AgentWorkspace(tmp_path / "workspace", url)), workers=0) as stage:
         hand = await begun(stage)
         await hand.say("before")
         async with (
@@ -78,7 +78,7 @@ async def test_streams_outlive_a_restart_of_the_database(own_postgres: PostgresS
 async def test_a_server_that_is_stopped_lets_readers_go_and_the_next_one_takes_them(tmp_path: Path) -> None:
     database = tmp_path / "holdfast.db"
     steps = [calling(call("log_write", message=f"{n}"), say="and on ", delay_ms=20) for n in range(20)]
-    Workshop(tmp_path / "workspace", database).agent(*steps, say("done"), tools=["log_write"])
+    AgentWorkspace(tmp_path / "workspace", database).agent(*steps, say("done"), tools=["log_write"])
     run, seen = RunId("run_1"), Seen()
     with serving(tmp_path, "--database", str(database)) as server:
         last = await _follow_until_stopped(server, run, seen)

@@ -18,7 +18,7 @@ from tests.api.conftest import fill
 from tests.api.site import Site, served
 from tests.api.streams.mortal import Mortal, mortal
 from tests.api.streams.readers import event_of, post, sse, ws
-from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 from tests.support.postgres import PostgresServer
 
 RUNS: Final = 8
@@ -37,7 +37,7 @@ async def test_16_readers_of_a_server_that_is_killed_see_every_event_once(
     backend: str, tmp_path: Path, postgres: PostgresServer
 ) -> None:
     where = tmp_path / "holdfast.db" if backend == "sqlite" else await postgres.create_database("mortal")
-    workshop = _talkative(Workshop(tmp_path / "workspace", where))
+    workshop = _talkative(AgentWorkspace(tmp_path / "workspace", where))
     async with asyncio.timeout(LIMIT):
         async with mortal(tmp_path, database=where, workers=RUNS, lease=2.0) as server:
             runs = [await _start(server, number) for number in range(RUNS)]
@@ -62,7 +62,7 @@ async def test_after_200_kills_all_that_was_answered_is_there(tmp_path: Path) ->
             tasks.create_task(_live_and_answer(folder))
 
 
-def _talkative(workshop: Workshop) -> Workshop:
+def _talkative(workshop: AgentWorkspace) -> AgentWorkspace:
     """Write an agent that says much, in many steps."""
     steps = [calling(call("log_write", message=f"{n}"), say="on I go " * 10, chunks=10, delay_ms=3) for n in range(10)]
     workshop.agent(*steps, say("done"), tools=["log_write"])
@@ -113,8 +113,8 @@ async def _follow_ws(server: Mortal, run: RunId, seen: Seen) -> None:
 
 async def _live_and_answer(folder: Path) -> None:
     """Let servers live until they have answered, and look for what they have answered."""
-    workshop = fill(Workshop(folder / "workspace", folder / "holdfast.db"))
-    async with mortal(folder, database=workshop.where, workers=0) as server:
+    workshop = fill(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))
+    async with mortal(folder, database=workshop.database, workers=0) as server:
         assert await post(await server.host(), "/api/threads", {"id": "thr_1", "agent_type": "bot"}) == 201
         for life in range(LIVES):
             assert await (_start_task if life % 2 else _start_run)(await server.host(), life) in (201, 202)
@@ -141,4 +141,4 @@ async def _check_task(site: Site, life: int) -> None:
 async def _check_run(site: Site, run: str) -> None:
     """Check that a run is there, and see it complete."""
     found = await site.store.runs.get(SPACE, RunId(run))
-    assert (await site.floor.ended(found)).status is RunStatus.COMPLETED
+    assert (await site.floor.wait_until_ended(found)).status is RunStatus.COMPLETED

@@ -5,7 +5,7 @@ import msgspec
 from tests.api.site import Site
 from tests.api.streams.readers import SseReader, sse
 from tests.api.streams.stage import begun, soon
-from tests.scenario.agents.workshop import SPACE
+from tests.scenario.agents.agent_workspace import SPACE
 
 
 async def test_notifications_are_sent_from_now_on(everywhere: Site) -> None:

@@ -22,7 +22,7 @@ from tests.api.site import LIMIT, Site, served
 from tests.api.streams.readers import sse, ws
 from tests.api.streams.stage import Hand, begun, soon
 from tests.api.streams.test_handshakes import RIGHT
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 PING: Final = b"\x89\xfd" + 4 * b"\0" + 125 * b"x"
 """A ping of the protocol itself, as large as one may be."""
@@ -74,7 +74,7 @@ async def test_pings_that_nobody_reads_the_answers_of_are_not_kept(own_stage: Si
         assert max(each.get_write_buffer_size() for each in transports()) < 1024 * 1024
 
 
-async def test_who_pings_and_reads_nothing_is_cut_off(workshop: Workshop) -> None:
+async def test_who_pings_and_reads_nothing_is_cut_off(workshop: AgentWorkspace) -> None:
     habits = StreamLimits(keepalive_seconds=0.3, stall_timeout_seconds=0.1)
     async with served(workshop, workers=0, habits=habits) as stage:
         hand = await begun(stage)
@@ -87,7 +87,7 @@ async def test_who_pings_and_reads_nothing_is_cut_off(workshop: Workshop) -> Non
 
 
 @pytest.mark.parametrize(("kind", "headers"), [("sse", ""), ("ws", RIGHT)])
-async def test_a_reader_that_is_cut_off_loses_its_connection(workshop: Workshop, kind: str, headers: str) -> None:
+async def test_a_reader_that_is_cut_off_loses_its_connection(workshop: AgentWorkspace, kind: str, headers: str) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as stage:
         hand = await begun(stage)
         await fill(hand)
@@ -100,7 +100,7 @@ async def test_a_reader_that_is_cut_off_loses_its_connection(workshop: Workshop,
 
 @pytest.mark.parametrize(("kind", "headers"), [("sse", ""), ("ws", RIGHT)])
 async def test_readers_that_take_nothing_do_not_hold_up_a_server_that_stops(
-    workshop: Workshop, caplog: pytest.LogCaptureFixture, kind: str, headers: str
+    workshop: AgentWorkspace, caplog: pytest.LogCaptureFixture, kind: str, headers: str
 ) -> None:
     async with served(workshop, workers=0, last_words=10) as stage:
         hand = await begun(stage)
@@ -177,7 +177,7 @@ async def test_a_cursor_that_says_null_is_none_of_ours(stage: Site) -> None:
 
 
 async def test_streams_that_are_one_too_many_are_no_error_of_ours(
-    workshop: Workshop, caplog: pytest.LogCaptureFixture
+    workshop: AgentWorkspace, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as stage:
         path = f"/api/runs/{(await begun(stage)).id}/sse"

@@ -12,7 +12,7 @@ from holdfast.domain.run import RunStatus
 from tests.api.site import LIMIT, Site, served
 from tests.api.streams.readers import sse
 from tests.api.streams.stage import begun, soon
-from tests.scenario.agents.workshop import SPACE, Workshop
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace
 
 
 async def test_a_stream_begins_with_headers_that_no_proxy_holds_up(stage: Site) -> None:
@@ -124,7 +124,7 @@ async def test_a_run_that_is_ended_from_outside_ends_its_stream(stage: Site) -> 
     assert [frame.id for frame in frames] == [2]
 
 
-async def test_a_silent_stream_shows_signs_of_life(workshop: Workshop) -> None:
+async def test_a_silent_stream_shows_signs_of_life(workshop: AgentWorkspace) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as stage:
         hand = await begun(stage)
         async with sse(stage.host, f"/api/runs/{hand.id}/sse", after=1) as stream:
@@ -132,7 +132,7 @@ async def test_a_silent_stream_shows_signs_of_life(workshop: Workshop) -> None:
         assert comments == [None, "keepalive", "keepalive", "keepalive"]
 
 
-async def test_more_streams_than_may_be_open_are_refused(workshop: Workshop) -> None:
+async def test_more_streams_than_may_be_open_are_refused(workshop: AgentWorkspace) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(max_streams=2)) as stage:
         path = f"/api/runs/{(await begun(stage)).id}/sse"
         async with sse(stage.host, path), sse(stage.host, path):
@@ -156,7 +156,7 @@ async def test_a_server_that_stops_lets_its_readers_go(own_stage: Site) -> None:
 
 
 async def test_a_reader_that_takes_nothing_is_cut_off_and_can_resume(
-    workshop: Workshop, caplog: pytest.LogCaptureFixture
+    workshop: AgentWorkspace, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as stage:
         hand = await begun(stage)
@@ -172,7 +172,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off_and_can_resume(
             assert [(frame.id, frame.data) for frame in await stream.rest()] == (await stage.log(hand.id))[1:]
 
 
-async def test_a_slow_reader_costs_the_server_no_memory(workshop: Workshop) -> None:
+async def test_a_slow_reader_costs_the_server_no_memory(workshop: AgentWorkspace) -> None:
     async with served(workshop, workers=0) as stage:
         hand = await begun(stage)
         stuck = await _stuck(stage, f"/api/runs/{hand.id}/sse")

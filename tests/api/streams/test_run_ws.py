@@ -14,7 +14,7 @@ from holdfast.control.streams.live_streams import StreamLimits
 from tests.api.site import LIMIT, Site, served
 from tests.api.streams.readers import ws
 from tests.api.streams.stage import begun, soon
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
 async def test_each_event_is_a_message_and_the_end_of_the_run_closes_the_socket(stage: Site) -> None:
@@ -49,7 +49,7 @@ async def test_anything_else_closes_the_socket(stage: Site, message: str | bytes
         assert stream.close_code == WebSocketCloseCode.UNSUPPORTED
 
 
-async def test_a_silent_socket_is_pinged(workshop: Workshop) -> None:
+async def test_a_silent_socket_is_pinged(workshop: AgentWorkspace) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as stage:
         hand = await begun(stage)
         async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
@@ -69,7 +69,7 @@ async def test_what_is_refused_is_refused_with_its_own_error(stage: Site) -> Non
     assert await _refusal(stage, "/api/runs/run%20none/ws") == (404, "NOT_FOUND")
 
 
-async def test_more_streams_than_may_be_open_are_refused(workshop: Workshop) -> None:
+async def test_more_streams_than_may_be_open_are_refused(workshop: AgentWorkspace) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as stage:
         path = f"/api/runs/{(await begun(stage)).id}/ws"
         async with ws(stage.host, path):
@@ -85,7 +85,7 @@ async def test_a_server_that_stops_closes_its_sockets(own_stage: Site) -> None:
         assert stream.close_code == WebSocketCloseCode.CLOSING
 
 
-async def test_a_reader_that_takes_nothing_is_cut_off_with_its_own_code(workshop: Workshop) -> None:
+async def test_a_reader_that_takes_nothing_is_cut_off_with_its_own_code(workshop: AgentWorkspace) -> None:
     async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as stage:
         hand = await begun(stage)
         async with ws(stage.host, f"/api/runs/{hand.id}/ws") as stream:

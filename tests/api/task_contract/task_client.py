@@ -17,14 +17,14 @@ from holdfast.domain.run import Run, RunStatus
 from tests.api.site import LIMIT, Site
 from tests.api.streams.readers import Frame, SseReader, sse
 from tests.builders import FIRST
-from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 
 TERMINAL_STATUSES: Final = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
 HOUR: Final = timedelta(hours=1)
 SETTLED_STATUSES: Final = (RunStatus.WAITING, *TERMINAL_STATUSES)
 
 
-def fill(workshop: Workshop) -> Workshop:
+def fill(workshop: AgentWorkspace) -> AgentWorkspace:
     """Write the agents of the tasks."""
     workshop.agent(say("hello you", usage={"input_tokens": 7, "output_tokens": 2}))
     workshop.agent({"error": {"code": "MODEL_REFUSED", "message": "no"}}, name="failing")
@@ -89,17 +89,19 @@ class TaskClient:
     async def run_to_child_interrupt(self, agent: str = "proxy") -> str:
         """Create a task, wait until it shows an interrupt of its child, and return its id."""
         task = await self.create(agent)
-        await self.site.floor.until(await self.run(task), lambda event: isinstance(event, RunFinished))
+        await self.site.floor.wait_for_event(await self.run(task), lambda event: isinstance(event, RunFinished))
         return task
 
     async def wait_for_status(self, task: str, *statuses: RunStatus) -> str:
         """Wait until the run of a task is in one of these statuses."""
-        await self.site.floor.comes_to(await self.run(task), *statuses)
+        await self.site.floor.wait_for_status(await self.run(task), *statuses)
         return task
 
     async def wait_for_text(self, task: str) -> str:
         """Wait until a task has streamed text."""
-        await self.site.floor.until(await self.run(task), lambda event: type(event).__name__ == "TextMessageContent")
+        await self.site.floor.wait_for_event(
+            await self.run(task), lambda event: type(event).__name__ == "TextMessageContent"
+        )
         return task
 
     async def run(self, task: str) -> Run:

@@ -15,7 +15,7 @@ from holdfast.domain.ids import InterruptId
 from holdfast.domain.interrupt import Interrupt, InterruptKind, InterruptStatus, NewInterrupt
 from holdfast.domain.run import Move, RunStatus, WaitsFor
 from tests.api.task_contract.task_client import SETTLED_STATUSES, TERMINAL_STATUSES, TaskClient, check_error, run_of
-from tests.scenario.agents.workshop import SPACE
+from tests.scenario.agents.agent_workspace import SPACE
 
 APPROVAL: Final = NewInterrupt(
     kind=InterruptKind.APPROVAL,
@@ -88,10 +88,10 @@ class TestRespond:
     async def test_a_message_responds_to_the_oldest_open_interrupt(self, client: TaskClient) -> None:
         task = await client.run_to_interrupt("curious")
         for open_count, message in ((2, "one"), (1, "two")):
-            await client.site.floor.asks(await client.run(task), open_count)
+            await client.site.floor.wait_for_interrupts(await client.run(task), open_count)
             await client.wait_for_status(task, RunStatus.WAITING)
             await client.site.post(f"/tasks/{task}/respond", {"message": message}, expect=200)
-            await client.site.floor.until(await client.run(task), partial(_is_result, message))
+            await client.site.floor.wait_for_event(await client.run(task), partial(_is_result, message))
         await client.wait_for_status(task, *TERMINAL_STATUSES)
         interrupts = await client.site.store.interrupts.of_run(SPACE, run_of(task))
         assert [(each.message, each.response) for each in interrupts] == [("first?", "one"), ("second?", "two")]
@@ -124,7 +124,7 @@ class TestRespond:
 
     async def test_a_parent_that_does_not_wait_names_the_child_with_the_interrupt(self, client: TaskClient) -> None:
         parent = await client.run_to_end("leaver")
-        await client.site.floor.asks(await client.run(parent))
+        await client.site.floor.wait_for_interrupts(await client.run(parent))
         (child,) = await client.site.store.runs.children(SPACE, run_of(parent))
         answer = await client.request("POST", f"/tasks/{parent}/respond", json={"message": "x"})
         task = child.id.replace("run_", "task_")
@@ -217,7 +217,7 @@ class TestCancel:
     @pytest.mark.parametrize("agent", ["staller", "asker", "sleeper", "proxy"])
     async def test_an_active_task_is_canceled(self, any_client: TaskClient, agent: str) -> None:
         task = await any_client.create(agent)
-        await any_client.site.floor.comes_to(await any_client.run(task), RunStatus.RUNNING, *SETTLED_STATUSES)
+        await any_client.site.floor.wait_for_status(await any_client.run(task), RunStatus.RUNNING, *SETTLED_STATUSES)
         assert await any_client.site.post(f"/tasks/{task}/cancel", expect=200) == {"taskId": task, "status": "canceled"}
         read = await any_client.read(task)
         assert (read["status"], read["output"], read["error"]) == ("canceled", None, None)

@@ -19,7 +19,7 @@ from holdfast.workspace.folder import Workspace
 from tests.conformance.conftest import OTHER, SPACE, opened
 from tests.conformance.ports import ports_of
 from tests.conformance.runtime.implementations import IMPLEMENTATIONS, Runtime
-from tests.scenario.agents.workshop import Workshop, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, say
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
@@ -43,17 +43,17 @@ async def control(where: Path, clock: HeldClock) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
+def workshop(tmp_path: Path) -> AgentWorkspace:
     """Return a workspace with the agents `bot` and `adder`."""
-    workshop = Workshop(tmp_path / "workspace", tmp_path / "holdfast.db")
+    workshop = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
     workshop.agent(say("done"), tools=["task_status"])
     workshop.agent(say("done"), name="adder", description="adds")
     return workshop
 
 
 @pytest.fixture
-def agents(workshop: Workshop) -> Agents:
-    """Return its agents, without the delay for file changes."""
+def agents(workshop: AgentWorkspace) -> Agents:
+    """Return its agents, which see an edit at once."""
     seconds = count()
     return FolderAgents(Workspace(workshop.folder), monotonic=lambda: float(next(seconds)))
 

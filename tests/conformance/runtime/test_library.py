@@ -16,14 +16,14 @@ from holdfast.store.store import Store
 from tests.builders import claim
 from tests.conformance.run_builders import WAITING_FOR_PERSON, commit, new_interrupt, running
 from tests.conformance.runtime.implementations import Runtime
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 NARROW: Final = ["bash(git push)"]
 WIDE: Final = ["bash(git *)"]
 
 
 async def test_the_agent_of_a_run_has_its_current_definition(
-    store: Store, runtime: Runtime, workshop: Workshop
+    store: Store, runtime: Runtime, workshop: AgentWorkspace
 ) -> None:
     lease = await running(store, "go", agent_type="bot")
     before = await runtime.library.agent(lease)
@@ -92,7 +92,7 @@ async def test_a_response_in_another_run_grants_nothing(store: Store, runtime: R
         await runtime.library.grant(await running(store, "go", agent_type="bot"), agent="bot", rules=NARROW)
 
 
-async def test_nothing_is_granted_in_an_invalid_file(store: Store, runtime: Runtime, workshop: Workshop) -> None:
+async def test_nothing_is_granted_in_an_invalid_file(store: Store, runtime: Runtime, workshop: AgentWorkspace) -> None:
     lease = await answered(store, {"decision": "always"})
     workshop.write("permissions.json", "{")
     with pytest.raises(Conflict, match="permissions.json"):

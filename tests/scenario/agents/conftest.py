@@ -8,7 +8,7 @@ import pytest
 from holdfast.bootstrap import open_store
 from holdfast.testing.clock import HeldClock
 from tests.conformance.conftest import BACKENDS, wipe
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_log
 from tests.support.postgres import PostgresServer
@@ -20,29 +20,29 @@ def clock() -> HeldClock:
 
 
 @pytest.fixture
-async def workshop(tmp_path: Path, shared_memory: Path) -> AsyncIterator[Workshop]:
+async def workspace(tmp_path: Path, shared_memory: Path) -> AsyncIterator[AgentWorkspace]:
     """Yield an empty workspace on SQLite."""
     where = shared_memory / "holdfast.db"
-    yield Workshop(tmp_path / "workspace", where)
+    yield AgentWorkspace(tmp_path / "workspace", where)
     await _check(where)
 
 
 @pytest.fixture(params=BACKENDS)
-async def anywhere(
+async def any_workspace(
     request: pytest.FixtureRequest, tmp_path: Path, shared_memory: Path, agents_database: str
-) -> AsyncIterator[Workshop]:
+) -> AsyncIterator[AgentWorkspace]:
     """Yield an empty workspace, on each backend."""
     where = shared_memory / "holdfast.db" if request.param == "sqlite" else agents_database
-    yield Workshop(tmp_path / "workspace", where)
+    yield AgentWorkspace(tmp_path / "workspace", where)
     await _check(where)
     if isinstance(where, str):
         await wipe(where)
 
 
 @pytest.fixture
-async def on_postgres(tmp_path: Path, agents_database: str) -> AsyncIterator[Workshop]:
+async def postgres_workspace(tmp_path: Path, agents_database: str) -> AsyncIterator[AgentWorkspace]:
     """Yield an empty workspace on PostgreSQL, which several processes can open at once."""
-    yield Workshop(tmp_path / "workspace", agents_database)
+    yield AgentWorkspace(tmp_path / "workspace", agents_database)
     await _check(agents_database)
     await wipe(agents_database)
 

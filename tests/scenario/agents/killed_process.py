@@ -18,7 +18,7 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
 from holdfast.tools.tool import Tool
 from tests.builders import user
-from tests.scenario.agents.workshop import SPACE, Workshop
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace
 from tests.support.commit_points import CommitPoints
 from tests.support.fork_server import Death, ForkServer, Say
 
@@ -41,12 +41,12 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 class Place(NamedTuple):
     """A workspace in which processes are killed."""
 
-    workshop: Workshop
+    workspace: AgentWorkspace
     done: Path
 
     async def send(self, victims: ForkServer, *, fatal: int | None = None) -> Death:
         """Let a process continue the run."""
-        folder, database = str(self.workshop.folder), str(self.workshop.where)
+        folder, database = str(self.workspace.folder), str(self.workspace.database)
         task = Task(folder=folder, database=database, done=str(self.done), fatal=fatal)
         return await victims.send(msgspec.to_builtins(task))
 

@@ -20,8 +20,8 @@ from holdfast.ports.log import Journal
 from holdfast.ports.model import Model, ModelDelta, ModelRequest
 from holdfast.ports.runtime import Executor
 from holdfast.tools.tool import ToolContext, ToolResult, passthrough
+from tests.scenario.agents.agent_workspace import HANG_TIMEOUT_SECONDS, SPACE, AgentRuntime, AgentWorkspace
 from tests.scenario.agents.fake_tools import ANYTHING, READ_ONLY
-from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Workshop
 
 TICK: Final = 0.002
 """The shortest duration of a tick in seconds; on a busy machine it takes longer."""
@@ -102,25 +102,25 @@ class Cancelled(NamedTuple):
     calls: Counter[RunId]
 
 
-async def cancel_randomly(workshop: Workshop, *, cancels: int, at_once: int, stretch: float, seed: int) -> None:
+async def cancel_randomly(workspace: AgentWorkspace, *, cancels: int, at_once: int, stretch: float, seed: int) -> None:
     """Cancel so many runs at random moments, up to `stretch` times the duration of a run after their start."""
     random = Random(seed)
     tools = (TickingTool("look", random, **READ_ONLY), TickingTool("act", random))
     models = CallCounter()
     seen: list[tuple[Cancelled, list[Run]]] = []
-    async with workshop.open(*tools, workers=at_once, tracing=models) as floor, asyncio.TaskGroup() as group:
-        answering = group.create_task(answer_all(floor))
-        duration = await _duration(floor)
+    async with workspace.open(*tools, workers=at_once, tracing=models) as runtime, asyncio.TaskGroup() as group:
+        answering = group.create_task(answer_all(runtime))
+        duration = await _duration(runtime)
         for tool in tools:
             tool.may_be_long = True
         while len(seen) < cancels:
             moments = [random.uniform(0, stretch * duration) for _ in range(at_once)]
-            done = await asyncio.gather(*(_cancel_at(floor, moment, tools, models) for moment in moments))
-            seen += [(each, await tree(floor, each.run)) for each in done if each is not None]
+            done = await asyncio.gather(*(_cancel_at(runtime, moment, tools, models) for moment in moments))
+            seen += [(each, await tree(runtime, each.run)) for each in done if each is not None]
         answering.cancel()
         await _quiet(*tools, models)
         for each, _ in seen:
-            await check_ended(floor, each.run)
+            await check_ended(runtime, each.run)
     for each, runs in seen:
         for run in runs:
             after = [tool.ticks[run.id] - then[run.id] for tool, then in zip(tools, each.ticks, strict=True)]
@@ -129,44 +129,44 @@ async def cancel_randomly(workshop: Workshop, *, cancels: int, at_once: int, str
             assert models.calls[run.id] - each.calls[run.id] <= 1
 
 
-async def tree(floor: Floor, run: Run) -> list[Run]:
+async def tree(runtime: AgentRuntime, run: Run) -> list[Run]:
     """Return a run and all its descendants."""
-    below = [await tree(floor, child) for child in await floor.store.runs.children(SPACE, run.id)]
-    return [await floor.get(run), *(each for part in below for each in part)]
+    below = [await tree(runtime, child) for child in await runtime.store.runs.children(SPACE, run.id)]
+    return [await runtime.get(run), *(each for part in below for each in part)]
 
 
-async def answer_all(floor: Floor) -> None:
+async def answer_all(runtime: AgentRuntime) -> None:
     """Answer every interrupt, until cancelled."""
     while True:
-        for interrupt in (await floor.store.interrupts.page(SPACE)).items:
+        for interrupt in (await runtime.store.interrupts.page(SPACE)).items:
             with suppress(Conflict):
-                await floor.runs.respond(SPACE, interrupt.run_id, "yes", interrupt=interrupt.id)
+                await runtime.runs.respond(SPACE, interrupt.run_id, "yes", interrupt=interrupt.id)
         await asyncio.sleep(0.005)
 
 
-async def check_ended(floor: Floor, run: Run) -> None:
+async def check_ended(runtime: AgentRuntime, run: Run) -> None:
     """Check that a cancelled run and its descendants ended with nothing open, and none later than the run."""
-    first, *below = await tree(floor, run)
+    first, *below = await tree(runtime, run)
     assert first.completed_at is not None
     for each in (first, *below):
         assert each.status.terminal
         assert each.completed_at is not None
         assert millis(each.completed_at) <= millis(first.completed_at)
-        assert unanswered_calls(await floor.messages(each)) == []
-        events = await floor.events(each)
+        assert unanswered_calls(await runtime.messages(each)) == []
+        events = await runtime.events(each)
         ends = sum(isinstance(event, RunFinished) for event in events)
         assert ends <= sum(isinstance(event, RunStarted) for event in events)
-        assert all(step.state.settled for step in await floor.steps(each))
+        assert all(step.state.settled for step in await runtime.steps(each))
 
 
 async def _cancel_at(
-    floor: Floor, moment: float, tools: Sequence[TickingTool], models: CallCounter
+    runtime: AgentRuntime, moment: float, tools: Sequence[TickingTool], models: CallCounter
 ) -> Cancelled | None:
     """Start a run and cancel it after `moment` seconds, unless it has ended before."""
-    run = await floor.start()
+    run = await runtime.start()
     await asyncio.sleep(moment)
     try:
-        await floor.runs.cancel(SPACE, run.id, by="ada", reason="enough")
+        await runtime.runs.cancel(SPACE, run.id, by="ada", reason="enough")
     except IllegalMove:
         return None
     return Cancelled(run, [tool.ticks.copy() for tool in tools], models.calls.copy())
@@ -174,13 +174,13 @@ async def _cancel_at(
 
 async def _quiet(*counters: TickingTool | CallCounter) -> None:
     """Wait until no call is running any more."""
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         while any(each.at_work for each in counters):  # noqa: ASYNC110  a cancelled call notifies nobody
             await asyncio.sleep(TICK)
 
 
-async def _duration(floor: Floor) -> float:
+async def _duration(runtime: AgentRuntime) -> float:
     """Return the duration of a run that is not cancelled."""
     started = asyncio.get_running_loop().time()
-    assert (await floor.play()).status is RunStatus.COMPLETED
+    assert (await runtime.run_to_end()).status is RunStatus.COMPLETED
     return asyncio.get_running_loop().time() - started

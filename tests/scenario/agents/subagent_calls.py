@@ -7,7 +7,7 @@ from holdfast.domain.idempotency import derived_id, step_key
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import Run
 from holdfast.ports.runs import RunFilter
-from tests.scenario.agents.workshop import SPACE, Floor, call
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, call
 
 ASK: Final = call("ask_user", question="may I?")
 LONG: Final = call("sleep", seconds=3600)
@@ -44,12 +44,12 @@ def spawn(agent: str = "kid", **more: Json) -> dict[str, Json]:
     return call("agent_spawn", agent=agent, input="help", **more)
 
 
-async def runs_of(floor: Floor, agent: str) -> list[Run]:
+async def runs_of(runtime: AgentRuntime, agent: str) -> list[Run]:
     """Return the runs of an agent, oldest first."""
-    page = await floor.store.runs.page(SPACE, where=RunFilter(agent_type=agent), limit=100)
+    page = await runtime.store.runs.page(SPACE, where=RunFilter(agent_type=agent), limit=100)
     return page.items[::-1]
 
 
-async def results(floor: Floor, run: Run) -> list[str]:
+async def results(runtime: AgentRuntime, run: Run) -> list[str]:
     """Return the results of the calls of a run."""
-    return [said.removeprefix("tool: ") for said in await floor.said(run) if said.startswith("tool: ")]
+    return [said.removeprefix("tool: ") for said in await runtime.texts(run) if said.startswith("tool: ")]

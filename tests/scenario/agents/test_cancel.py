@@ -19,9 +19,9 @@ from holdfast.ports.sandbox import Command
 from holdfast.sandbox.processes import open_processes
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply
 from holdfast.tools.tool import ToolResult
+from tests.scenario.agents.agent_workspace import SPACE, STAND_IN, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import READ_ONLY, BlockingTool, FakeTool
 from tests.scenario.agents.random_cancels import cancel_randomly, check_ended
-from tests.scenario.agents.workshop import SPACE, STAND_IN, Workshop, call, calling, say
 
 SEED: Final = 20_260_131
 CANCELS: Final = 200
@@ -29,7 +29,7 @@ CANCELS_ON_POSTGRES: Final = 40
 AT_ONCE: Final = 20
 
 
-def busy(workshop: Workshop) -> None:
+def busy(workspace: AgentWorkspace) -> None:
     """Write agents that do a bit of everything."""
     look, act = call("look"), call("act")
     spawn = call("agent_spawn", agent="kid", input="help")
@@ -41,79 +41,79 @@ def busy(workshop: Workshop) -> None:
         calling(act, look),
         say("that is all", chunks=5, delay_ms=2),
     ]
-    workshop.agent(*turns, tools=["look", "act", "agent_spawn", "sleep", "ask_user"])
-    workshop.script(*turns, after_last="repeat")
-    workshop.agent(calling(act, say="hm", chunks=3, delay_ms=1), say("I did"), name="kid", tools=["act"])
+    workspace.agent(*turns, tools=["look", "act", "agent_spawn", "sleep", "ask_user"])
+    workspace.script(*turns, after_last="repeat")
+    workspace.agent(calling(act, say="hm", chunks=3, delay_ms=1), say("I did"), name="kid", tools=["act"])
 
 
-async def test_two_hundred_cancels_at_random_moments_leave_nothing_behind(workshop: Workshop) -> None:
-    busy(workshop)
-    await cancel_randomly(workshop, cancels=CANCELS, at_once=AT_ONCE, stretch=2, seed=SEED)
+async def test_two_hundred_cancels_at_random_moments_leave_nothing_behind(workspace: AgentWorkspace) -> None:
+    busy(workspace)
+    await cancel_randomly(workspace, cancels=CANCELS, at_once=AT_ONCE, stretch=2, seed=SEED)
 
 
-async def test_cancels_at_random_moments_leave_nothing_behind_on_postgres(on_postgres: Workshop) -> None:
-    busy(on_postgres)
-    await cancel_randomly(on_postgres, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=2, seed=SEED)
+async def test_cancels_at_random_moments_leave_nothing_behind_on_postgres(postgres_workspace: AgentWorkspace) -> None:
+    busy(postgres_workspace)
+    await cancel_randomly(postgres_workspace, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=2, seed=SEED)
 
 
-async def test_a_cancelled_run_records_principal_and_reason(anywhere: Workshop) -> None:
-    anywhere.agent(calling(call("sleep", seconds=3600)), say("done"), tools=["sleep"])
-    async with anywhere.open() as floor:
-        run = await floor.start()
-        await floor.comes_to(run, RunStatus.WAITING)
-        ended = await floor.runs.cancel(SPACE, run.id, by="ada", reason="enough")
-        events = await floor.events(run)
-        assert await floor.store.timers.next_due() is None
+async def test_a_cancelled_run_records_principal_and_reason(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(calling(call("sleep", seconds=3600)), say("done"), tools=["sleep"])
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_status(run, RunStatus.WAITING)
+        ended = await runtime.runs.cancel(SPACE, run.id, by="ada", reason="enough")
+        events = await runtime.events(run)
+        assert await runtime.store.timers.next_due() is None
     assert (ended.status, ended.status_reason, ended.cancelled_by) == (RunStatus.CANCELLED, "enough", "ada")
     assert isinstance(events[-1], RunFinished)
     assert isinstance(events[-1].outcome, CancelledOutcome)
 
 
-async def test_a_stalled_model_call_is_cancelled(anywhere: Workshop) -> None:
-    anywhere.agent(say("one moment", stall=True))
-    async with anywhere.open(workers=1) as floor:
-        run = await floor.start()
-        await floor.until(run, lambda event: "one moment" in str(event))
-        ended = await floor.runs.cancel(SPACE, run.id)
-        anywhere.script(say("free again"))
-        assert (await floor.play()).output == "free again"  # by the only worker there is
-        assert [step.state for step in await floor.steps(run)] == [StepState.FAILED]
-        assert unanswered_calls(await floor.messages(run)) == []
+async def test_a_stalled_model_call_is_cancelled(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(say("one moment", stall=True))
+    async with any_workspace.open(workers=1) as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_event(run, lambda event: "one moment" in str(event))
+        ended = await runtime.runs.cancel(SPACE, run.id)
+        any_workspace.script(say("free again"))
+        assert (await runtime.run_to_end()).output == "free again"  # by the only worker there is
+        assert [step.state for step in await runtime.steps(run)] == [StepState.FAILED]
+        assert unanswered_calls(await runtime.messages(run)) == []
     assert ended.status is RunStatus.CANCELLED
 
 
-async def test_cancelling_closes_the_connection_to_the_provider(workshop: Workshop) -> None:
+async def test_cancelling_closes_the_connection_to_the_provider(workspace: AgentWorkspace) -> None:
     async with StubOpenAIServer(StubReply(text="one moment", fault=StubFault.STALL)) as server:
-        workshop.provider(server)
-        workshop.agent(model=STAND_IN)
-        async with workshop.open() as floor:
-            run = await floor.start()
-            await floor.until(run, lambda event: "one moment" in str(event))
-            await floor.runs.cancel(SPACE, run.id)
+        workspace.provider(server)
+        workspace.agent(model=STAND_IN)
+        async with workspace.open() as runtime:
+            run = await runtime.start()
+            await runtime.wait_for_event(run, lambda event: "one moment" in str(event))
+            await runtime.runs.cancel(SPACE, run.id)
             async with asyncio.timeout(10):
                 await server.wait_until(lambda each: each.open_connections == 0)
             assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("fields", [READ_ONLY, {"kind": ToolClass.IDEMPOTENT}, {}], ids=["reads", "repeats", "acts"])
-async def test_cancelling_stops_a_tool(anywhere: Workshop, fields: dict[str, Json]) -> None:
+async def test_cancelling_stops_a_tool(any_workspace: AgentWorkspace, fields: dict[str, Json]) -> None:
     gate = BlockingTool(**fields)
-    anywhere.agent(calling(call("gate"), call("gate")), say("done"), tools=["gate"])
-    async with anywhere.open(gate, workers=1) as floor:
-        run = await floor.start()
+    any_workspace.agent(calling(call("gate"), call("gate")), say("done"), tools=["gate"])
+    async with any_workspace.open(gate, workers=1) as runtime:
+        run = await runtime.start()
         await gate.begun.acquire()
-        await floor.runs.cancel(SPACE, run.id)
-        anywhere.script(say("free again"))
-        assert (await floor.play()).output == "free again"
-        steps = await floor.steps(run)
-        await check_ended(floor, run)
+        await runtime.runs.cancel(SPACE, run.id)
+        any_workspace.script(say("free again"))
+        assert (await runtime.run_to_end()).output == "free again"
+        steps = await runtime.steps(run)
+        await check_ended(runtime, run)
     assert gate.cut == gate.times
     effectful = [step.state for step in steps if step.effectful]
     assert effectful == ([StepState.UNKNOWN] if fields == {} else [])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the process group is killed")
-async def test_cancelling_kills_the_process_of_a_tool(workshop: Workshop, tmp_path: Path) -> None:
+async def test_cancelling_kills_the_process_of_a_tool(workspace: AgentWorkspace, tmp_path: Path) -> None:
     began, alive = asyncio.Event(), tmp_path / "alive"
     script = f"date > {alive}; echo up; while true; do date +%s%N > {alive}; sleep 0.01; done"
 
@@ -124,29 +124,29 @@ async def test_cancelling_kills_the_process_of_a_tool(workshop: Workshop, tmp_pa
             await processes.run(command, on_output=lambda _: began.set())
             return ToolResult(content="over")
 
-        workshop.agent(calling(call("loop")), say("done"), tools=["loop"])
-        async with workshop.open(FakeTool("loop", loop), workers=1) as floor:
-            run = await floor.start()
+        workspace.agent(calling(call("loop")), say("done"), tools=["loop"])
+        async with workspace.open(FakeTool("loop", loop), workers=1) as runtime:
+            run = await runtime.start()
             async with asyncio.timeout(30):
                 await began.wait()
-            await floor.runs.cancel(SPACE, run.id)
-            workshop.script(say("free again"))
-            assert (await floor.play()).output == "free again"
+            await runtime.runs.cancel(SPACE, run.id)
+            workspace.script(say("free again"))
+            assert (await runtime.run_to_end()).output == "free again"
             last = alive.read_text()
             await asyncio.sleep(0.1)
             assert alive.read_text() == last
 
 
-async def test_a_run_is_cancelled_once(anywhere: Workshop) -> None:
-    anywhere.agent(calling(call("ask_user", question="?")), say("done"), tools=["ask_user"])
-    async with anywhere.open() as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
+async def test_a_run_is_cancelled_once(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(calling(call("ask_user", question="?")), say("done"), tools=["ask_user"])
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
         outcomes = await asyncio.gather(
-            *(floor.runs.cancel(SPACE, run.id, by=f"p{number}") for number in range(10)), return_exceptions=True
+            *(runtime.runs.cancel(SPACE, run.id, by=f"p{number}") for number in range(10)), return_exceptions=True
         )
         (won,) = [outcome for outcome in outcomes if isinstance(outcome, Run)]
         assert sum(isinstance(outcome, IllegalMove) for outcome in outcomes) == 9
         with pytest.raises(Conflict):
-            await floor.runs.respond(SPACE, run.id, "too late", interrupt=asked.id)
-        assert (await floor.get(run)).cancelled_by == won.cancelled_by
+            await runtime.runs.respond(SPACE, run.id, "too late", interrupt=asked.id)
+        assert (await runtime.get(run)).cancelled_by == won.cancelled_by

@@ -22,7 +22,7 @@ from holdfast.domain.limits import Limits
 from holdfast.domain.notification import NotificationKind
 from holdfast.domain.run import Run, RunStatus
 from holdfast.testing.clock import HeldClock
-from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, call, calling, say
 
 ASK: Final = call("ask_user", question="may I?")
 TOOLS: Final[list[Json]] = ["agent_spawn", "agent_message", "ask_user", "log_write"]
@@ -33,16 +33,16 @@ def spawn(agent: str, **more: Json) -> dict[str, Json]:
     return call("agent_spawn", agent=agent, input="help", **more)
 
 
-def family(workshop: Workshop, *asking: dict[str, Json]) -> None:
+def family(workspace: AgentWorkspace, *asking: dict[str, Json]) -> None:
     """Write a root, one below it and one below that, who asks."""
-    workshop.agent(calling(spawn("mid")), say("root {$last_tool}"), tools=TOOLS)
-    workshop.agent(calling(spawn("leaf")), say("mid {$last_tool}"), name="mid", tools=TOOLS)
-    workshop.agent(calling(*(asking or [ASK])), say("leaf {$last_tool}"), name="leaf", tools=TOOLS)
+    workspace.agent(calling(spawn("mid")), say("root {$last_tool}"), tools=TOOLS)
+    workspace.agent(calling(spawn("leaf")), say("mid {$last_tool}"), name="mid", tools=TOOLS)
+    workspace.agent(calling(*(asking or [ASK])), say("leaf {$last_tool}"), name="leaf", tools=TOOLS)
 
 
-async def asks(floor: Floor, run: Run, questions: int = 1) -> list[Event]:
+async def asks(runtime: AgentRuntime, run: Run, questions: int = 1) -> list[Event]:
     """Wait until a run ends a segment with so many questions, and return its log."""
-    return await floor.until(run, lambda event: len(asked_in(event)) == questions)
+    return await runtime.wait_for_event(run, lambda event: len(asked_in(event)) == questions)
 
 
 def asked_in(event: Event) -> list[str]:
@@ -51,20 +51,20 @@ def asked_in(event: Event) -> list[str]:
 
 
 async def test_an_interrupt_of_a_child_shows_on_all_waiting_parents_and_is_answered_at_the_root(
-    anywhere: Workshop,
+    any_workspace: AgentWorkspace,
 ) -> None:
-    family(anywhere)
-    async with anywhere.open() as floor:
-        run = await floor.start()
-        await asks(floor, run)
-        mid = await floor.child(run)
-        leaf = await floor.child(mid)
-        statuses = [(await floor.get(each)).status_reason for each in (run, mid, leaf)]
-        (asked,) = await floor.store.interrupts.open_for_run(SPACE, run.id)
-        await floor.runs.respond(SPACE, run.id, "yes", by="ada")
-        ended = await floor.ended(run)
-        events = {each.id: await floor.events(each) for each in (run, mid, leaf)}
-        answered = await floor.store.interrupts.get(SPACE, asked.id)
+    family(any_workspace)
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await asks(runtime, run)
+        mid = await runtime.child(run)
+        leaf = await runtime.child(mid)
+        statuses = [(await runtime.get(each)).status_reason for each in (run, mid, leaf)]
+        (asked,) = await runtime.store.interrupts.open_for_run(SPACE, run.id)
+        await runtime.runs.respond(SPACE, run.id, "yes", by="ada")
+        ended = await runtime.wait_until_ended(run)
+        events = {each.id: await runtime.events(each) for each in (run, mid, leaf)}
+        answered = await runtime.store.interrupts.get(SPACE, asked.id)
     assert (statuses, ended.output) == (["person"] * 3, "root mid leaf yes")
     assert (asked.run_id, answered.answered_by) == (leaf.id, "ada")
     for log in events.values():
@@ -76,193 +76,197 @@ async def test_an_interrupt_of_a_child_shows_on_all_waiting_parents_and_is_answe
 
 
 @pytest.mark.parametrize("where", ["root", "mid", "leaf"])
-async def test_an_interrupt_may_be_answered_on_any_run_once(workshop: Workshop, where: str) -> None:
-    family(workshop)
-    async with workshop.open() as floor:
-        run = await floor.start()
-        await asks(floor, run)
-        mid = await floor.child(run)
-        names = {"root": run, "mid": mid, "leaf": await floor.child(mid)}
-        await floor.runs.respond(SPACE, names[where].id, "yes")
+async def test_an_interrupt_may_be_answered_on_any_run_once(workspace: AgentWorkspace, where: str) -> None:
+    family(workspace)
+    async with workspace.open() as runtime:
+        run = await runtime.start()
+        await asks(runtime, run)
+        mid = await runtime.child(run)
+        names = {"root": run, "mid": mid, "leaf": await runtime.child(mid)}
+        await runtime.runs.respond(SPACE, names[where].id, "yes")
         for each in names.values():
             with pytest.raises(AlreadyAnswered):
-                await floor.runs.respond(SPACE, each.id, "again")
-        assert (await floor.ended(run)).output == "root mid leaf yes"
+                await runtime.runs.respond(SPACE, each.id, "again")
+        assert (await runtime.wait_until_ended(run)).output == "root mid leaf yes"
 
 
-async def test_interrupts_of_two_children_get_their_own_responses(anywhere: Workshop) -> None:
-    anywhere.agent(calling(spawn("one"), spawn("two"), ASK), say("done"), tools=TOOLS)
+async def test_interrupts_of_two_children_get_their_own_responses(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(calling(spawn("one"), spawn("two"), ASK), say("done"), tools=TOOLS)
     for name in ("one", "two"):
-        anywhere.agent(calling(call("ask_user", question=name)), say(name + " {$last_tool}"), name=name, tools=TOOLS)
-    async with anywhere.open() as floor:
-        run = await floor.start()
-        await asks(floor, run, 3)
-        for asked in await floor.store.interrupts.open_for_run(SPACE, run.id):
-            await floor.runs.respond(SPACE, run.id, f"to {asked.message}", interrupt=asked.id)
-        await floor.ended(run)
-        said = await floor.said(run)
-        await floor.events(run)
+        any_workspace.agent(
+            calling(call("ask_user", question=name)), say(name + " {$last_tool}"), name=name, tools=TOOLS
+        )
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await asks(runtime, run, 3)
+        for asked in await runtime.store.interrupts.open_for_run(SPACE, run.id):
+            await runtime.runs.respond(SPACE, run.id, f"to {asked.message}", interrupt=asked.id)
+        await runtime.wait_until_ended(run)
+        said = await runtime.texts(run)
+        await runtime.events(run)
     assert sorted(said[2:5]) == ["tool: one to one", "tool: to may I?", "tool: two to two"]
 
 
-async def test_one_response_of_two_leaves_the_other_interrupt_open(workshop: Workshop) -> None:
-    family(workshop, ASK, call("ask_user", question="sure?"))
-    async with workshop.open() as floor:
-        run = await floor.start()
-        await asks(floor, run, 2)
-        first, second = await floor.store.interrupts.open_for_run(SPACE, run.id)
-        await floor.runs.respond(SPACE, run.id, "one", interrupt=first.id)
-        await floor.until(run, lambda event: asked_in(event) == [second.id])
-        await floor.runs.respond(SPACE, run.id, "two")
-        assert (await floor.ended(run)).output == "root mid leaf two"
+async def test_one_response_of_two_leaves_the_other_interrupt_open(workspace: AgentWorkspace) -> None:
+    family(workspace, ASK, call("ask_user", question="sure?"))
+    async with workspace.open() as runtime:
+        run = await runtime.start()
+        await asks(runtime, run, 2)
+        first, second = await runtime.store.interrupts.open_for_run(SPACE, run.id)
+        await runtime.runs.respond(SPACE, run.id, "one", interrupt=first.id)
+        await runtime.wait_for_event(run, lambda event: asked_in(event) == [second.id])
+        await runtime.runs.respond(SPACE, run.id, "two")
+        assert (await runtime.wait_until_ended(run)).output == "root mid leaf two"
 
 
-async def test_all_interrupts_are_answered_at_once_with_a_segment_id(anywhere: Workshop) -> None:
-    anywhere.agent(calling(spawn("kid"), ASK), say("done"), tools=TOOLS)
-    anywhere.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
-    async with anywhere.open() as floor:
-        run = await floor.start()
-        await asks(floor, run, 2)
-        asked = await floor.store.interrupts.open_for_run(SPACE, run.id)
+async def test_all_interrupts_are_answered_at_once_with_a_segment_id(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(calling(spawn("kid"), ASK), say("done"), tools=TOOLS)
+    any_workspace.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await asks(runtime, run, 2)
+        asked = await runtime.store.interrupts.open_for_run(SPACE, run.id)
         answers = {each.id: InterruptResponse(response="yes") for each in asked}
-        await floor.store.interrupts.respond_all(SPACE, run.id, answers, segment=RunId("next"))
-        ended = await floor.ended(run)
-        events = await floor.events(run)
+        await runtime.store.interrupts.respond_all(SPACE, run.id, answers, segment=RunId("next"))
+        ended = await runtime.wait_until_ended(run)
+        events = await runtime.events(run)
     assert ended.output == "done"
     assert [event.run_id for event in events if isinstance(event, RunStarted)][-1] == "next"
 
 
-async def test_an_interrupt_of_a_background_child_does_not_show_on_its_parent(workshop: Workshop) -> None:
-    workshop.agent(calling(spawn("kid", wait=False)), calling(spawn("other")), say("{$last_tool}"), tools=TOOLS)
-    workshop.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
-    workshop.agent(say("well"), name="other")
-    async with workshop.open() as floor:
-        run = await floor.play()
-        (asked,) = await floor.asks(run)
-        assert not any(asked_in(event) for event in await floor.events(run))
-        await floor.runs.respond(SPACE, run.id, "yes", interrupt=asked.id)
+async def test_an_interrupt_of_a_background_child_does_not_show_on_its_parent(workspace: AgentWorkspace) -> None:
+    workspace.agent(calling(spawn("kid", wait=False)), calling(spawn("other")), say("{$last_tool}"), tools=TOOLS)
+    workspace.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
+    workspace.agent(say("well"), name="other")
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end()
+        (asked,) = await runtime.wait_for_interrupts(run)
+        assert not any(asked_in(event) for event in await runtime.events(run))
+        await runtime.runs.respond(SPACE, run.id, "yes", interrupt=asked.id)
     assert run.output == "well"
 
 
-async def test_an_answered_interrupt_of_a_background_child_causes_no_second_answer(anywhere: Workshop) -> None:
+async def test_an_answered_interrupt_of_a_background_child_causes_no_second_answer(
+    any_workspace: AgentWorkspace,
+) -> None:
     slowly = say("my only answer", chunks=14, delay_ms=50)  # the child asks in the middle of it
-    anywhere.agent(calling(spawn("kid", wait=False)), slowly, say("once more"), tools=TOOLS)
-    anywhere.agent(calling(ASK), calling(ASK), say("I did"), name="kid", tools=TOOLS)
-    async with anywhere.open() as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
-        await floor.runs.respond(SPACE, asked.run_id, "yes", interrupt=asked.id)
-        ended = await floor.ended(run)
-        assert [message for message in await floor.said(run) if message.startswith("assistant: my")] == [
+    any_workspace.agent(calling(spawn("kid", wait=False)), slowly, say("once more"), tools=TOOLS)
+    any_workspace.agent(calling(ASK), calling(ASK), say("I did"), name="kid", tools=TOOLS)
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
+        await runtime.runs.respond(SPACE, asked.run_id, "yes", interrupt=asked.id)
+        ended = await runtime.wait_until_ended(run)
+        assert [message for message in await runtime.texts(run) if message.startswith("assistant: my")] == [
             "assistant: my only answer"
         ]
     assert (ended.output, ended.iterations) == ("my only answer", 2)
 
 
-async def test_a_message_to_the_root_leaves_the_childs_interrupt_open(anywhere: Workshop) -> None:
-    anywhere.agent(calling(spawn("kid")), calling(ASK), say("{$last_user}"), tools=TOOLS)
-    anywhere.agent(calling(call("ask_user", question="child?")), say("I did"), name="kid", tools=TOOLS)
-    async with anywhere.open() as floor:
-        run = await floor.start()
-        await asks(floor, run)
-        await floor.runs.steer(SPACE, run.id, "something else")
-        (_, own) = await floor.asks(run, 2)
-        await floor.comes_to(run, RunStatus.WAITING)
-        assert [each.id for each in await floor.store.interrupts.open_for_run(SPACE, run.id)] == [own.id]
-        await floor.runs.respond(SPACE, run.id, "yes", interrupt=own.id)
-        await floor.ended(run)
-        await floor.events(run)
+async def test_a_message_to_the_root_leaves_the_childs_interrupt_open(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(calling(spawn("kid")), calling(ASK), say("{$last_user}"), tools=TOOLS)
+    any_workspace.agent(calling(call("ask_user", question="child?")), say("I did"), name="kid", tools=TOOLS)
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await asks(runtime, run)
+        await runtime.runs.steer(SPACE, run.id, "something else")
+        (_, own) = await runtime.wait_for_interrupts(run, 2)
+        await runtime.wait_for_status(run, RunStatus.WAITING)
+        assert [each.id for each in await runtime.store.interrupts.open_for_run(SPACE, run.id)] == [own.id]
+        await runtime.runs.respond(SPACE, run.id, "yes", interrupt=own.id)
+        await runtime.wait_until_ended(run)
+        await runtime.events(run)
 
 
-async def test_a_message_to_the_child_withdraws_its_interrupt_everywhere(anywhere: Workshop) -> None:
+async def test_a_message_to_the_child_withdraws_its_interrupt_everywhere(any_workspace: AgentWorkspace) -> None:
     """The child goes on without an answer, so nobody above it asks any more."""
-    family(anywhere)
-    async with anywhere.open() as floor:
-        run = await floor.start()
-        await asks(floor, run)
-        leaf = await floor.child(await floor.child(run))
-        await floor.store.inbox.put(
+    family(any_workspace)
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await asks(runtime, run)
+        leaf = await runtime.child(await runtime.child(run))
+        await runtime.store.inbox.put(
             SPACE, leaf.id, kind=InboxKind.MESSAGE, data={"role": "user", "content": "never mind"}
         )
-        ended = await floor.ended(run)
-        (asked,) = await floor.store.interrupts.of_run(SPACE, leaf.id)
-        await floor.events(run)
+        ended = await runtime.wait_until_ended(run)
+        (asked,) = await runtime.store.interrupts.of_run(SPACE, leaf.id)
+        await runtime.events(run)
     assert asked.status is InterruptStatus.CANCELLED
     assert str(ended.output).startswith("root mid leaf not answered")
 
 
-async def test_an_expired_interrupt_of_a_child_has_its_default_outcome(anywhere: Workshop) -> None:
+async def test_an_expired_interrupt_of_a_child_has_its_default_outcome(any_workspace: AgentWorkspace) -> None:
     clock = HeldClock()
-    family(anywhere)
-    async with anywhere.open(clock=clock, lease=timedelta(days=30)) as floor:
-        run = await floor.start()
-        await asks(floor, run)
-        await floor.later(timedelta(days=7))
-        ended = await floor.ended(run)
+    family(any_workspace)
+    async with any_workspace.open(clock=clock, lease=timedelta(days=30)) as runtime:
+        run = await runtime.start()
+        await asks(runtime, run)
+        await runtime.advance(timedelta(days=7))
+        ended = await runtime.wait_until_ended(run)
     assert str(ended.output).startswith("root mid leaf nobody answered in time")
 
 
-async def test_cancelling_a_child_closes_its_interrupt_at_the_root(anywhere: Workshop) -> None:
-    family(anywhere)
-    async with anywhere.open() as floor:
-        run = await floor.start()
-        await asks(floor, run)
-        mid = await floor.child(run)
-        await floor.runs.cancel(SPACE, (await floor.child(mid)).id)
-        ended = await floor.ended(run)
-        assert await floor.store.interrupts.open_for_run(SPACE, run.id) == []
-        await floor.events(run)
+async def test_cancelling_a_child_closes_its_interrupt_at_the_root(any_workspace: AgentWorkspace) -> None:
+    family(any_workspace)
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await asks(runtime, run)
+        mid = await runtime.child(run)
+        await runtime.runs.cancel(SPACE, (await runtime.child(mid)).id)
+        ended = await runtime.wait_until_ended(run)
+        assert await runtime.store.interrupts.open_for_run(SPACE, run.id) == []
+        await runtime.events(run)
     assert ended.output == "root mid agent `leaf` was cancelled"
 
 
-async def test_a_childs_approval_is_given_at_the_root(workshop: Workshop) -> None:
-    family(workshop, call("log_write", message="x"))
-    workshop.configure("leaf", tools=TOOLS, permissions={"ask": ["log_write"]})
-    async with workshop.open() as floor:
-        run = await floor.start()
-        events = await asks(floor, run)
+async def test_a_childs_approval_is_given_at_the_root(workspace: AgentWorkspace) -> None:
+    family(workspace, call("log_write", message="x"))
+    workspace.configure("leaf", tools=TOOLS, permissions={"ask": ["log_write"]})
+    async with workspace.open() as runtime:
+        run = await runtime.start()
+        events = await asks(runtime, run)
         (outcome,) = [event.outcome for event in events if asked_in(event) and isinstance(event, RunFinished)]
         assert isinstance(outcome, InterruptOutcome)
         shown = outcome.interrupts[0]
         assert isinstance(shown.metadata, dict)
         approve = {"decision": "approve"}
-        await floor.runs.respond(SPACE, run.id, approve, interrupt=shown.id, digest=shown.metadata["digest"])
-        ended = await floor.ended(run)
+        await runtime.runs.respond(SPACE, run.id, approve, interrupt=shown.id, digest=shown.metadata["digest"])
+        ended = await runtime.wait_until_ended(run)
     assert (shown.reason, ended.output) == ("tool_call", 'root mid leaf {"logged":true}')
 
 
-async def test_the_wait_for_a_childs_interrupt_does_not_count_as_duration(workshop: Workshop) -> None:
+async def test_the_wait_for_a_childs_interrupt_does_not_count_as_duration(workspace: AgentWorkspace) -> None:
     clock = HeldClock()
-    family(workshop)
-    async with workshop.open(clock=clock, lease=timedelta(days=30)) as floor:
-        run = await floor.start(limits=Limits(max_duration_seconds=60))
-        await asks(floor, run)
-        await floor.later(timedelta(hours=1))
-        await floor.runs.respond(SPACE, run.id, "yes")
-        assert (await floor.ended(run)).status is RunStatus.COMPLETED
+    family(workspace)
+    async with workspace.open(clock=clock, lease=timedelta(days=30)) as runtime:
+        run = await runtime.start(limits=Limits(max_duration_seconds=60))
+        await asks(runtime, run)
+        await runtime.advance(timedelta(hours=1))
+        await runtime.runs.respond(SPACE, run.id, "yes")
+        assert (await runtime.wait_until_ended(run)).status is RunStatus.COMPLETED
 
 
-async def test_an_interrupt_of_a_child_is_notified_once(workshop: Workshop) -> None:
-    family(workshop)
-    async with workshop.open() as floor:
-        run = await floor.start()
-        await asks(floor, run)
-        leaf = await floor.child(await floor.child(run))
-        await floor.runs.respond(SPACE, run.id, "yes")
-        await floor.ended(run)
-        while await floor.store.notifications.dispatch():
+async def test_an_interrupt_of_a_child_is_notified_once(workspace: AgentWorkspace) -> None:
+    family(workspace)
+    async with workspace.open() as runtime:
+        run = await runtime.start()
+        await asks(runtime, run)
+        leaf = await runtime.child(await runtime.child(run))
+        await runtime.runs.respond(SPACE, run.id, "yes")
+        await runtime.wait_until_ended(run)
+        while await runtime.store.notifications.dispatch():
             pass
-        news = await floor.store.notifications.after(SPACE, number=0)
+        news = await runtime.store.notifications.after(SPACE, number=0)
     waiting = [each.run_id for each in news if each.kind is NotificationKind.RUN_WAITING]
     assert waiting == [leaf.id]
 
 
-async def test_a_tree_with_an_open_interrupt_continues_in_another_process(anywhere: Workshop) -> None:
-    family(anywhere)
-    async with anywhere.open() as floor:
-        run = await floor.start()
-        await asks(floor, run)
-    async with anywhere.open() as floor:
-        await floor.runs.respond(SPACE, run.id, "yes")
-        assert (await floor.ended(run)).output == "root mid leaf yes"
-        await floor.events(run)
+async def test_a_tree_with_an_open_interrupt_continues_in_another_process(any_workspace: AgentWorkspace) -> None:
+    family(any_workspace)
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await asks(runtime, run)
+    async with any_workspace.open() as runtime:
+        await runtime.runs.respond(SPACE, run.id, "yes")
+        assert (await runtime.wait_until_ended(run)).output == "root mid leaf yes"
+        await runtime.events(run)

@@ -10,41 +10,43 @@ from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import READ_ONLY, BlockingTool
-from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
 NOW = timedelta()
 LATER = timedelta(seconds=60)
 
 
-async def test_an_interrupted_model_call_is_repeated(anywhere: Workshop) -> None:
-    anywhere.agent(say("one moment", stall=True))
-    async with anywhere.open() as floor:
-        run = await floor.start()
-        await floor.until(run, lambda event: "one moment" in str(event))
-        floor.holdfast.engine.drain(NOW)
-    anywhere.script(say("here it is"))
-    async with anywhere.open() as floor:
-        ended = await floor.ended(run)
-        void = await floor.told(run, MessagesAbandoned)
-        said = await floor.said(run)
+async def test_an_interrupted_model_call_is_repeated(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(say("one moment", stall=True))
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_event(run, lambda event: "one moment" in str(event))
+        runtime.holdfast.engine.drain(NOW)
+    any_workspace.script(say("here it is"))
+    async with any_workspace.open() as runtime:
+        ended = await runtime.wait_until_ended(run)
+        void = await runtime.custom_events(run, MessagesAbandoned)
+        said = await runtime.texts(run)
     assert (ended.status, ended.output) == (RunStatus.COMPLETED, "here it is")
     assert said == ["user: go", "assistant: here it is"]
     assert len(void) == 1
 
 
 @pytest.mark.parametrize("fields", [READ_ONLY, {"kind": ToolClass.IDEMPOTENT}, {}], ids=["reads", "repeats", "acts"])
-async def test_an_interrupted_idempotent_tool_is_run_again(anywhere: Workshop, fields: dict[str, Json]) -> None:
+async def test_an_interrupted_idempotent_tool_is_run_again(
+    any_workspace: AgentWorkspace, fields: dict[str, Json]
+) -> None:
     gate = BlockingTool(**fields)
-    anywhere.agent(calling(call("gate")), say("{$last_tool}"), tools=["gate"])
-    async with anywhere.open(gate) as floor:
-        run = await floor.start()
+    any_workspace.agent(calling(call("gate")), say("{$last_tool}"), tools=["gate"])
+    async with any_workspace.open(gate) as runtime:
+        run = await runtime.start()
         await gate.begun.acquire()
-        floor.holdfast.engine.drain(NOW)
+        runtime.holdfast.engine.drain(NOW)
     gate.open.set()
-    async with anywhere.open(gate) as floor:
-        ended = await floor.ended(run)
-        (step,) = [step for step in await floor.steps(run) if step.name == "gate"]
+    async with any_workspace.open(gate) as runtime:
+        ended = await runtime.wait_until_ended(run)
+        (step,) = [step for step in await runtime.steps(run) if step.name == "gate"]
     assert gate.cut == 1
     if fields:
         assert (gate.times, step.state, ended.output) == (2, StepState.DONE, "open")
@@ -55,47 +57,47 @@ async def test_an_interrupted_idempotent_tool_is_run_again(anywhere: Workshop, f
 
 @pytest.mark.parametrize("fields", [READ_ONLY, {"kind": ToolClass.IDEMPOTENT}, {}], ids=["reads", "repeats", "acts"])
 async def test_a_tool_that_ends_within_the_drain_timeout_is_not_cancelled(
-    anywhere: Workshop, fields: dict[str, Json]
+    any_workspace: AgentWorkspace, fields: dict[str, Json]
 ) -> None:
     gate = BlockingTool(**fields)
-    anywhere.agent(calling(call("gate")), say("{$last_tool}"), tools=["gate"])
-    async with anywhere.open(gate) as floor:
-        run = await floor.start()
+    any_workspace.agent(calling(call("gate")), say("{$last_tool}"), tools=["gate"])
+    async with any_workspace.open(gate) as runtime:
+        run = await runtime.start()
         await gate.begun.acquire()
-        floor.holdfast.engine.drain(LATER)
+        runtime.holdfast.engine.drain(LATER)
         gate.open.set()
-    async with anywhere.open(gate) as floor:
-        ended = await floor.ended(run)
-        states = [step.state for step in await floor.steps(run)]
-        results = [message for message in await floor.messages(run) if message.role is Role.TOOL]
+    async with any_workspace.open(gate) as runtime:
+        ended = await runtime.wait_until_ended(run)
+        states = [step.state for step in await runtime.steps(run)]
+        results = [message for message in await runtime.messages(run) if message.role is Role.TOOL]
     assert (gate.times, gate.cut) == (1, 0)
     assert states == [StepState.DONE] * 3
     assert (ended.output, len(results)) == ("open", 1)
 
 
-async def test_messages_that_arrive_without_a_worker_are_read_later(anywhere: Workshop) -> None:
+async def test_messages_that_arrive_without_a_worker_are_read_later(any_workspace: AgentWorkspace) -> None:
     gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
-    anywhere.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
-    async with anywhere.open(gate) as floor:
-        run = await floor.start()
+    any_workspace.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
+    async with any_workspace.open(gate) as runtime:
+        run = await runtime.start()
         await gate.begun.acquire()
-        floor.holdfast.engine.drain(NOW)
+        runtime.holdfast.engine.drain(NOW)
     gate.open.set()
-    async with anywhere.open(gate, workers=0) as floor:
-        await floor.runs.steer(SPACE, run.id, "are you there?")
-    async with anywhere.open(gate) as floor:
-        assert (await floor.ended(run)).output == "are you there?"
+    async with any_workspace.open(gate, workers=0) as runtime:
+        await runtime.runs.steer(SPACE, run.id, "are you there?")
+    async with any_workspace.open(gate) as runtime:
+        assert (await runtime.wait_until_ended(run)).output == "are you there?"
 
 
-async def test_a_closed_process_releases_all_its_runs(anywhere: Workshop) -> None:
-    anywhere.agent(
+async def test_a_closed_process_releases_all_its_runs(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(
         calling(call("log_write", message="x"), say="hm", chunks=3, delay_ms=5), say("done"), tools=["log_write"]
     )
-    async with anywhere.open(workers=8, drain=NOW) as floor:
-        runs = [await floor.start() for _ in range(12)]
-        await floor.until(runs[0], lambda event: "hm" in str(event) or "log_write" in str(event))
-    async with anywhere.open(workers=8) as floor:
-        ended = [await floor.ended(run) for run in runs]
+    async with any_workspace.open(workers=8, drain=NOW) as runtime:
+        runs = [await runtime.start() for _ in range(12)]
+        await runtime.wait_for_event(runs[0], lambda event: "hm" in str(event) or "log_write" in str(event))
+    async with any_workspace.open(workers=8) as runtime:
+        ended = [await runtime.wait_until_ended(run) for run in runs]
         for run in ended:
-            await floor.events(run)
+            await runtime.events(run)
     assert {run.output for run in ended} == {"done"}

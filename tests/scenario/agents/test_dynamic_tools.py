@@ -8,8 +8,8 @@ import pytest
 from holdfast.control.remote_methods import RemoteMethod
 from holdfast.domain.content import Json
 from holdfast.tools.tool import ToolResult
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import FakeTool, answers
-from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 LOOK = RemoteMethod(name="look", description="Looks.", read_only=True)
 
@@ -21,38 +21,38 @@ def clients() -> Iterator[ExitStack]:
         yield clients
 
 
-def connect(floor: Floor, clients: ExitStack) -> None:
+def connect(runtime: AgentRuntime, clients: ExitStack) -> None:
     """Have a client that offers a method."""
-    methods = floor.holdfast.remote_methods
+    methods = runtime.holdfast.remote_methods
     methods.offer(clients.enter_context(methods.connected(SPACE, send=lambda _: None)), [LOOK])
 
 
 @pytest.mark.parametrize("named", ["remote__*", "remote__look", "*"])
 async def test_a_method_offered_during_a_run_is_shown_from_the_next_call(
-    workshop: Workshop, clients: ExitStack, named: str
+    workspace: AgentWorkspace, clients: ExitStack, named: str
 ) -> None:
     async def come(arguments: dict[str, Json]) -> ToolResult:
-        connect(floor, clients)
+        connect(runtime, clients)
         return ToolResult(content="here I am")
 
-    workshop.agent(calling(call("come")), say("done"), tools=["come", named], tools_shown=1_000)
-    async with workshop.open(FakeTool("come", come)) as floor:
-        run = await floor.play()
-        before, after = [[tool["name"] for tool in (await floor.context(run, number)).tools] for number in (0, 1)]
+    workspace.agent(calling(call("come")), say("done"), tools=["come", named], tools_shown=1_000)
+    async with workspace.open(FakeTool("come", come)) as runtime:
+        run = await runtime.run_to_end()
+        before, after = [[tool["name"] for tool in (await runtime.context(run, number)).tools] for number in (0, 1)]
     assert run.output == "done"
     assert {*after} - {*before} == {"remote__look"}
 
 
 async def test_a_method_hidden_by_a_local_tool_is_logged(
-    workshop: Workshop, clients: ExitStack, caplog: pytest.LogCaptureFixture
+    workspace: AgentWorkspace, clients: ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
-    workshop.agent(
+    workspace.agent(
         calling(call("remote__look")),
         say("{$last_tool}"),
         tools=["remote__*"],
         permissions={"allow": ["remote__look"]},
     )
-    async with workshop.open(answers("remote__look", "ours")) as floor:
-        connect(floor, clients)
-        assert (await floor.play()).output == "ours"
+    async with workspace.open(answers("remote__look", "ours")) as runtime:
+        connect(runtime, clients)
+        assert (await runtime.run_to_end()).output == "ours"
     assert "the agent `bot` does not have the remote tool `remote__look`: a local tool of this name wins" in caplog.text

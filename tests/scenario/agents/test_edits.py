@@ -8,95 +8,97 @@ from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.run import RunStatus
 from holdfast.domain.tool import ToolClass
 from holdfast.workspace.agents import FolderAgents
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import BlockingTool
-from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 ASK: Final = calling(call("ask_user", question="?"))
 
 
-def look(floor: Floor) -> None:
+def look(runtime: AgentRuntime) -> None:
     """Have the workspace see what was edited."""
-    assert isinstance(floor.holdfast.agents, FolderAgents)
-    floor.holdfast.agents.refresh()
+    assert isinstance(runtime.holdfast.agents, FolderAgents)
+    runtime.holdfast.agents.refresh()
 
 
 @pytest.mark.parametrize("broken", ["{", '{"model": 7}', '{"model": "scripted:script.json", "toolz": []}'])
-async def test_a_broken_edit_leaves_the_run_with_the_last_good_version(anywhere: Workshop, broken: str) -> None:
-    anywhere.agent(ASK, ASK, say("done"), tools=["ask_user"])
-    async with anywhere.open() as floor:
-        run = await floor.start()
-        await floor.asks(run)
-        anywhere.write("agents/bot/agent.json", broken)
-        look(floor)
-        assert [each.name for each in floor.holdfast.agents.broken()] == ["bot"]
-        await floor.runs.respond(SPACE, run.id, "on")
-        await floor.asks(run)
-        await floor.runs.respond(SPACE, run.id, "and on")
-        assert (await floor.ended(run)).output == "done"
-        assert (await floor.start()).status is RunStatus.QUEUED
+async def test_a_broken_edit_leaves_the_run_with_the_last_good_version(
+    any_workspace: AgentWorkspace, broken: str
+) -> None:
+    any_workspace.agent(ASK, ASK, say("done"), tools=["ask_user"])
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_interrupts(run)
+        any_workspace.write("agents/bot/agent.json", broken)
+        look(runtime)
+        assert [each.name for each in runtime.holdfast.agents.broken()] == ["bot"]
+        await runtime.runs.respond(SPACE, run.id, "on")
+        await runtime.wait_for_interrupts(run)
+        await runtime.runs.respond(SPACE, run.id, "and on")
+        assert (await runtime.wait_until_ended(run)).output == "done"
+        assert (await runtime.start()).status is RunStatus.QUEUED
 
 
-async def test_a_run_keeps_the_model_that_it_started_with(anywhere: Workshop) -> None:
-    anywhere.agent(ASK, say("as before"), tools=["ask_user"])
-    async with anywhere.open() as floor:
-        run = await floor.start()
-        await floor.asks(run)
-        anywhere.write("agents/bot/other.json", {"turns": [say("another")]})
-        anywhere.configure(model="scripted:other.json", tools=["ask_user"])
-        look(floor)
-        await floor.runs.respond(SPACE, run.id, "yes")
-        assert (await floor.ended(run)).output == "as before"
-        assert (await floor.play()).output == "another"
+async def test_a_run_keeps_the_model_that_it_started_with(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(ASK, say("as before"), tools=["ask_user"])
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_interrupts(run)
+        any_workspace.write("agents/bot/other.json", {"turns": [say("another")]})
+        any_workspace.configure(model="scripted:other.json", tools=["ask_user"])
+        look(runtime)
+        await runtime.runs.respond(SPACE, run.id, "yes")
+        assert (await runtime.wait_until_ended(run)).output == "as before"
+        assert (await runtime.run_to_end()).output == "another"
 
 
-async def test_new_instructions_apply_when_the_run_is_claimed_again(workshop: Workshop) -> None:
+async def test_new_instructions_apply_when_the_run_is_claimed_again(workspace: AgentWorkspace) -> None:
     gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
-    workshop.agent(calling(call("gate")), ASK, say("done"), tools=["gate", "ask_user"])
-    async with workshop.open(gate) as floor:
-        run = await floor.start()
+    workspace.agent(calling(call("gate")), ASK, say("done"), tools=["gate", "ask_user"])
+    async with workspace.open(gate) as runtime:
+        run = await runtime.start()
         await gate.begun.acquire()
-        workshop.write("agents/bot/AGENT.md", "Do as you like.")
-        look(floor)
+        workspace.write("agents/bot/AGENT.md", "Do as you like.")
+        look(runtime)
         gate.open.set()
-        await floor.asks(run)
-        await floor.runs.respond(SPACE, run.id, "yes")
-        await floor.ended(run)
-        told = [(await floor.context(run, number)).system for number in range(3)]
+        await runtime.wait_for_interrupts(run)
+        await runtime.runs.respond(SPACE, run.id, "yes")
+        await runtime.wait_until_ended(run)
+        told = [(await runtime.context(run, number)).system for number in range(3)]
     assert ["Do as you like." in system for system in told] == [False, False, True]
 
 
-async def test_a_tool_removed_while_its_call_waits_is_a_result_for_the_model(workshop: Workshop) -> None:
-    workshop.agent(ASK, say("{$last_tool}"), tools=["ask_user"])
-    async with workshop.open() as floor:
-        run = await floor.start()
-        await floor.asks(run)
-        workshop.configure(tools=[])
-        look(floor)
-        await floor.runs.respond(SPACE, run.id, "yes")
-        ended = await floor.ended(run)
+async def test_a_tool_removed_while_its_call_waits_is_a_result_for_the_model(workspace: AgentWorkspace) -> None:
+    workspace.agent(ASK, say("{$last_tool}"), tools=["ask_user"])
+    async with workspace.open() as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_interrupts(run)
+        workspace.configure(tools=[])
+        look(runtime)
+        await runtime.runs.respond(SPACE, run.id, "yes")
+        ended = await runtime.wait_until_ended(run)
     assert (ended.status, ended.output) == (RunStatus.COMPLETED, "the tool `ask_user` is no longer available")
 
 
-async def test_the_runs_of_a_removed_agent_fail_with_no_open_call(workshop: Workshop) -> None:
-    workshop.agent(ASK, say("done"), tools=["ask_user"])
-    async with workshop.open() as floor:
-        run = await floor.start()
-        await floor.asks(run)
+async def test_the_runs_of_a_removed_agent_fail_with_no_open_call(workspace: AgentWorkspace) -> None:
+    workspace.agent(ASK, say("done"), tools=["ask_user"])
+    async with workspace.open() as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_interrupts(run)
         for name in ("agent.json", "AGENT.md"):
-            (workshop.folder / "agents/bot" / name).unlink()
-        look(floor)
-        await floor.runs.respond(SPACE, run.id, "yes")
-        ended = await floor.ended(run)
-        await floor.events(run)
+            (workspace.folder / "agents/bot" / name).unlink()
+        look(runtime)
+        await runtime.runs.respond(SPACE, run.id, "yes")
+        ended = await runtime.wait_until_ended(run)
+        await runtime.events(run)
         with pytest.raises(NotFound):
-            await floor.start()
+            await runtime.start()
     assert ended.error is not None and ended.error.code == "NOT_FOUND"
 
 
-async def test_an_unknown_tool_in_the_agent_file_fails_the_run_with_its_name(workshop: Workshop) -> None:
-    workshop.agent(say("done"), tools=["log_wirte"])
-    async with workshop.open() as floor:
-        run = await floor.play()
+async def test_an_unknown_tool_in_the_agent_file_fails_the_run_with_its_name(workspace: AgentWorkspace) -> None:
+    workspace.agent(say("done"), tools=["log_wirte"])
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end()
     assert run.error is not None and run.error.code == Invalid.code
     assert "`log_wirte`" in run.error.message
     assert "`log_write`" in run.error.message

@@ -13,8 +13,8 @@ from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply, StubToolCall
+from tests.scenario.agents.agent_workspace import SPACE, STAND_IN, AgentRuntime, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import answers, raises
-from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
 WINDOW: Final = 3_000
 LONG: Final = "The quick brown fox jumps over the lazy dog, and then it does so again. " * 8
@@ -22,24 +22,24 @@ LONG: Final = "The quick brown fox jumps over the lazy dog, and then it does so 
 
 
 @pytest.fixture
-async def server(workshop: Workshop) -> AsyncIterator[StubOpenAIServer]:
+async def server(workspace: AgentWorkspace) -> AsyncIterator[StubOpenAIServer]:
     """Yield a provider whose models read little, and which the agent `bot` uses."""
     async with StubOpenAIServer(default_reply=StubReply(text=LONG)) as stand_in:
-        workshop.provider(stand_in, context_window=WINDOW)
-        workshop.agent(model=STAND_IN)
+        workspace.provider(stand_in, context_window=WINDOW)
+        workspace.agent(model=STAND_IN)
         yield stand_in
 
 
-async def talk(floor: Floor, times: int) -> Run:
+async def talk(runtime: AgentRuntime, times: int) -> Run:
     """Say so much, one thing after the other, on one thread."""
-    return await talk_on(floor, await floor.play(f"0: {LONG}"), times - 1)
+    return await talk_on(runtime, await runtime.run_to_end(f"0: {LONG}"), times - 1)
 
 
-async def talk_on(floor: Floor, run: Run, times: int) -> Run:
+async def talk_on(runtime: AgentRuntime, run: Run, times: int) -> Run:
     """Say so much more."""
     for number in range(1, times + 1):
         assert run.status is RunStatus.COMPLETED, run.error
-        run = await floor.play(f"{number}: {LONG}", thread=run.thread_id)
+        run = await runtime.run_to_end(f"{number}: {LONG}", thread=run.thread_id)
     return run
 
 
@@ -48,16 +48,16 @@ def is_summary(request: Json) -> bool:
     return "tools" not in request and "summar" in str(request["messages"][-1]["content"]).lower()
 
 
-async def test_a_long_conversation_is_compacted_and_stored_completely(anywhere: Workshop) -> None:
-    anywhere.agent(say("You said {$last_user}"))
-    anywhere.script(say("You said {$last_user}"), context_window=WINDOW)
-    async with anywhere.open() as floor:
-        run = await talk(floor, 14)
-        told = await floor.context(run)
-        history = await floor.store.messages.history(SPACE, run.id, limit=200)
-        values = await floor.store.values.of_run(SPACE, run.id)
-        runs = (await floor.store.runs.page(SPACE, limit=50)).items
-        made = [each for one in runs for each in await floor.told(one, ContextCompacted)]
+async def test_a_long_conversation_is_compacted_and_stored_completely(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(say("You said {$last_user}"))
+    any_workspace.script(say("You said {$last_user}"), context_window=WINDOW)
+    async with any_workspace.open() as runtime:
+        run = await talk(runtime, 14)
+        told = await runtime.context(run)
+        history = await runtime.store.messages.history(SPACE, run.id, limit=200)
+        values = await runtime.store.values.of_run(SPACE, run.id)
+        runs = (await runtime.store.runs.page(SPACE, limit=50)).items
+        made = [each for one in runs for each in await runtime.custom_events(one, ContextCompacted)]
     assert str(run.output).startswith("You said 13: ")
     assert len(history) == 28
     assert made and all(each.tokens_after < each.tokens_before for each in made)
@@ -68,25 +68,25 @@ async def test_a_long_conversation_is_compacted_and_stored_completely(anywhere: 
     assert told.messages[-1].content == f"13: {LONG}"
 
 
-async def test_a_run_of_many_calls_stays_within_its_window(workshop: Workshop) -> None:
+async def test_a_run_of_many_calls_stays_within_its_window(workspace: AgentWorkspace) -> None:
     turns = [calling(call("log_write", message=f"{number}"), say=LONG) for number in range(25)]
-    workshop.agent(*turns, say("done"), tools=["log_write"])
-    workshop.script(*turns, say("done"), context_window=WINDOW)
-    async with workshop.open() as floor:
-        run = await floor.play("the task")
-        told = [await floor.context(run, number) for number in range(run.iterations)]
-        assert len(await floor.told(run, ContextCompacted)) >= 1
+    workspace.agent(*turns, say("done"), tools=["log_write"])
+    workspace.script(*turns, say("done"), context_window=WINDOW)
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end("the task")
+        told = [await runtime.context(run, number) for number in range(run.iterations)]
+        assert len(await runtime.custom_events(run, ContextCompacted)) >= 1
     assert run.output == "done"
     assert all(sum(context.tokens.values()) < WINDOW for context in told)
     assert all("the task" in str([message.content for message in context.messages]) for context in told)
 
 
-async def test_a_run_is_reminded_of_its_goal_at_intervals(workshop: Workshop) -> None:
+async def test_a_run_is_reminded_of_its_goal_at_intervals(workspace: AgentWorkspace) -> None:
     turns = [calling(call("log_write", message=f"{number}")) for number in range(21)]
-    workshop.agent(*turns, say("done"), tools=["log_write"])
-    async with workshop.open() as floor:
-        run = await floor.play("find the needle")
-        told = [await floor.context(run, number) for number in range(run.iterations)]
+    workspace.agent(*turns, say("done"), tools=["log_write"])
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end("find the needle")
+        told = [await runtime.context(run, number) for number in range(run.iterations)]
     reminded = [
         number
         for number, context in enumerate(told)
@@ -96,49 +96,53 @@ async def test_a_run_is_reminded_of_its_goal_at_intervals(workshop: Workshop) ->
     assert all(context.complete for context in told)
 
 
-async def test_a_repeated_error_causes_a_reminder(workshop: Workshop) -> None:
-    workshop.agent(*(calling(call("broken", n=number)) for number in range(5)), say("done"), tools=["broken"])
-    async with workshop.open(raises("broken", ValueError("no luck"))) as floor:
-        run = await floor.play()
-        told = [await floor.context(run, number) for number in range(run.iterations)]
+async def test_a_repeated_error_causes_a_reminder(workspace: AgentWorkspace) -> None:
+    workspace.agent(*(calling(call("broken", n=number)) for number in range(5)), say("done"), tools=["broken"])
+    async with workspace.open(raises("broken", ValueError("no luck"))) as runtime:
+        run = await runtime.run_to_end()
+        told = [await runtime.context(run, number) for number in range(run.iterations)]
     reminders = [[each for each in context.messages if each.role is Role.SYSTEM] for context in told]
     assert run.output == "done"
     assert [bool(each) for each in reminders] == [False, False, False, True, True, True]
 
 
-async def test_a_context_overflow_compacts_the_conversation(workshop: Workshop, server: StubOpenAIServer) -> None:
-    async with workshop.open() as floor:
-        run = await talk(floor, 3)
+async def test_a_context_overflow_compacts_the_conversation(
+    workspace: AgentWorkspace, server: StubOpenAIServer
+) -> None:
+    async with workspace.open() as runtime:
+        run = await talk(runtime, 3)
         server.requests.clear()
         server.add_replies(
             StubReply(status=400, error_code="context_length_exceeded"),
             StubReply(text="in short"),
             StubReply(text="done"),
         )
-        run = await floor.play("and now?", thread=run.thread_id)
-        states = [step.state for step in await floor.steps(run)]
+        run = await runtime.run_to_end("and now?", thread=run.thread_id)
+        states = [step.state for step in await runtime.steps(run)]
     assert run.output == "done"
     assert [is_summary(request) for request in server.requests] == [False, True, False]
     assert "in short" in str(server.requests[2])
     assert states == [StepState.FAILED, StepState.DONE]
 
 
-async def test_a_second_context_overflow_fails_the_run(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_a_second_context_overflow_fails_the_run(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
     too_long = StubReply(status=400, error_code="context_length_exceeded")
-    async with workshop.open() as floor:
-        run = await talk(floor, 3)
+    async with workspace.open() as runtime:
+        run = await talk(runtime, 3)
         server.requests.clear()
         server.add_replies(too_long, StubReply(text="in short"), too_long)
-        run = await floor.play("and now?", thread=run.thread_id)
-        await floor.events(run)
+        run = await runtime.run_to_end("and now?", thread=run.thread_id)
+        await runtime.events(run)
     assert run.error is not None and run.error.code == "CONTEXT_OVERFLOW"
     assert len(server.requests) == 3
 
 
-async def test_a_context_overflow_of_the_first_call_fails_the_run(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_a_context_overflow_of_the_first_call_fails_the_run(
+    workspace: AgentWorkspace, server: StubOpenAIServer
+) -> None:
     server.add_replies(*[StubReply(status=400, error_code="context_length_exceeded")] * 3)
-    async with workshop.open() as floor:
-        run = await floor.play("hello")
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end("hello")
     assert run.error is not None and run.error.code == "CONTEXT_OVERFLOW"
     assert len(server.requests) == 2
 
@@ -157,58 +161,60 @@ BROKEN = [
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: str(broken.fault or broken.error_code or broken.status))
 async def test_a_run_continues_without_a_failed_summary(
-    workshop: Workshop, server: StubOpenAIServer, broken: StubReply
+    workspace: AgentWorkspace, server: StubOpenAIServer, broken: StubReply
 ) -> None:
-    async with workshop.open(pace=CommitInterval(idle_timeout_seconds=0.3)) as floor:
-        run = await talk(floor, 5)
+    async with workspace.open(commit_interval=CommitInterval(idle_timeout_seconds=0.3)) as runtime:
+        run = await talk(runtime, 5)
         server.requests.clear()
         server.add_replies(broken, StubReply(text="done"))
-        run = await floor.play(f"and now? {LONG}", thread=run.thread_id)
-        told = await floor.context(run)
-        await floor.events(run)
+        run = await runtime.run_to_end(f"and now? {LONG}", thread=run.thread_id)
+        told = await runtime.context(run)
+        await runtime.events(run)
     assert run.output == "done"
     assert [is_summary(request) for request in server.requests] == [True, False]
     assert sum(told.tokens.values()) < WINDOW
 
 
-async def test_a_run_continues_while_no_summary_is_written(workshop: Workshop, server: StubOpenAIServer) -> None:
-    async with workshop.open(pace=CommitInterval(idle_timeout_seconds=0.3)) as floor:
-        run = await talk(floor, 5)
+async def test_a_run_continues_while_no_summary_is_written(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
+    async with workspace.open(commit_interval=CommitInterval(idle_timeout_seconds=0.3)) as runtime:
+        run = await talk(runtime, 5)
         server.requests.clear()
         server.add_replies(*[StubReply(status=500), StubReply(text=LONG)] * 2)
-        run = await talk_on(floor, run, 6)
-        told = await floor.context(run)
+        run = await talk_on(runtime, run, 6)
+        told = await runtime.context(run)
     assert sum(map(is_summary, server.requests)) >= 2
     assert sum(told.tokens.values()) < WINDOW
 
 
-async def test_a_summary_is_charged_and_needs_a_budget(workshop: Workshop, server: StubOpenAIServer) -> None:
-    async with workshop.open() as floor:
-        run = await talk(floor, 5)
+async def test_a_summary_is_charged_and_needs_a_budget(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
+    async with workspace.open() as runtime:
+        run = await talk(runtime, 5)
         server.add_replies(StubReply(text="in short", input_tokens=70, output_tokens=30), StubReply(text="done"))
-        paid = await floor.play(f"and now? {LONG}", thread=run.thread_id, limits=Limits(token_budget=1000))
+        paid = await runtime.run_to_end(f"and now? {LONG}", thread=run.thread_id, limits=Limits(token_budget=1000))
     assert paid.output == "done"
     assert paid.usage.total_tokens == 100 + 15
 
 
-async def test_an_unfinished_summary_is_charged(workshop: Workshop, server: StubOpenAIServer) -> None:
-    async with workshop.open() as floor:
-        run = await talk(floor, 5)
+async def test_an_unfinished_summary_is_charged(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
+    async with workspace.open() as runtime:
+        run = await talk(runtime, 5)
         server.add_replies(StubReply(text="in short " * 50, fault=StubFault.CUT), StubReply(text="done"))
-        paid = await floor.play(f"and now? {LONG}", thread=run.thread_id)
+        paid = await runtime.run_to_end(f"and now? {LONG}", thread=run.thread_id)
     assert paid.output == "done"
     assert paid.usage.input_tokens > 10 + 150
     assert paid.usage.output_tokens > 5 + 50
 
 
-async def test_no_summary_is_requested_when_the_budget_is_spent(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_no_summary_is_requested_when_the_budget_is_spent(
+    workspace: AgentWorkspace, server: StubOpenAIServer
+) -> None:
     look = StubReply(text=LONG, calls=[StubToolCall(name="look")], input_tokens=90, output_tokens=20)
-    workshop.configure(model=STAND_IN, tools=["look"])
-    async with workshop.open(answers("look", LONG * 4)) as floor:
-        run = await talk(floor, 4)
+    workspace.configure(model=STAND_IN, tools=["look"])
+    async with workspace.open(answers("look", LONG * 4)) as runtime:
+        run = await talk(runtime, 4)
         server.requests.clear()
         server.add_replies(look)
-        run = await floor.play("look", thread=run.thread_id, limits=Limits(token_budget=100))
+        run = await runtime.run_to_end("look", thread=run.thread_id, limits=Limits(token_budget=100))
     assert run.error is not None and run.error.code == "BUDGET_EXCEEDED"
     assert [is_summary(request) for request in server.requests] == [False]
     assert run.usage.total_tokens == 110

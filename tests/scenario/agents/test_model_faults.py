@@ -16,8 +16,8 @@ from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply, StubToolCall
+from tests.scenario.agents.agent_workspace import SPACE, STAND_IN, AgentRuntime, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import answers
-from tests.scenario.agents.workshop import SPACE, STAND_IN, Floor, Workshop, call, calling, say
 
 OUTAGE: Final = {"code": "OVERLOADED", "message": "come back later"}
 HOURS: Final = RetryPolicy(first_delay_seconds=3600, max_delay_seconds=3600)
@@ -25,11 +25,11 @@ MOMENTS: Final = 20
 
 
 @pytest.fixture
-async def server(workshop: Workshop) -> AsyncIterator[StubOpenAIServer]:
-    """Yield a provider that the agent `bot` of the workshop uses, with the tool `look`."""
+async def server(workspace: AgentWorkspace) -> AsyncIterator[StubOpenAIServer]:
+    """Yield a provider that the agent `bot` of the workspace uses, with the tool `look`."""
     async with StubOpenAIServer() as stand_in:
-        workshop.provider(stand_in)
-        workshop.agent(model=STAND_IN, tools=["look"])
+        workspace.provider(stand_in)
+        workspace.agent(model=STAND_IN, tools=["look"])
         yield stand_in
 
 
@@ -39,11 +39,11 @@ def code(run: Run) -> str:
     return run.error.code
 
 
-async def check_void(floor: Floor, run: Run) -> None:
+async def check_void(runtime: AgentRuntime, run: Run) -> None:
     """See that what was given up is void in the log, and nowhere in the conversation."""
-    events, kept = await floor.events(run), {message.id for message in await floor.messages(run)}
+    events, kept = await runtime.events(run), {message.id for message in await runtime.messages(run)}
     begun = {event.message_id for event in events if isinstance(event, TextMessageStart)}
-    void = await floor.told(run, MessagesAbandoned)
+    void = await runtime.custom_events(run, MessagesAbandoned)
     assert begun - kept <= {name for each in void for name in each.message_ids}
     assert kept.isdisjoint(name for each in void for name in each.message_ids)
     for each in void:
@@ -72,52 +72,56 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: str(bad.fault or bad.status))
-async def test_a_failed_model_call_is_retried(workshop: Workshop, server: StubOpenAIServer, bad: StubReply) -> None:
+async def test_a_failed_model_call_is_retried(
+    workspace: AgentWorkspace, server: StubOpenAIServer, bad: StubReply
+) -> None:
     server.add_replies(bad, StubReply(text="the answer"))
-    async with workshop.open(answers("look", "seen"), pace=CommitInterval(idle_timeout_seconds=0.3)) as floor:
-        run = await floor.play()
+    async with workspace.open(
+        answers("look", "seen"), commit_interval=CommitInterval(idle_timeout_seconds=0.3)
+    ) as runtime:
+        run = await runtime.run_to_end()
         assert run.output == "the answer"
-        assert await floor.said(run) == ["user: go", "assistant: the answer"]
-        assert [step.state for step in await floor.steps(run)] == [StepState.FAILED, StepState.DONE]
-        reasons = [each for each in await floor.told(run, StatusChanged) if each.to is RunStatus.QUEUED]
-        await check_void(floor, run)
+        assert await runtime.texts(run) == ["user: go", "assistant: the answer"]
+        assert [step.state for step in await runtime.steps(run)] == [StepState.FAILED, StepState.DONE]
+        reasons = [each for each in await runtime.custom_events(run, StatusChanged) if each.to is RunStatus.QUEUED]
+        await check_void(runtime, run)
     assert len(server.requests) == 2
     assert [str(each.reason)[:18] for each in reasons] == ["MODEL_UNAVAILABLE:"]
     assert run.attempt <= 2
 
 
-async def test_retry_after_of_a_provider_is_respected(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_retry_after_of_a_provider_is_respected(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
     server.add_replies(StubReply(status=429, retry_after="7"))
-    async with workshop.open(answers("look", "seen")) as floor:
-        run = await floor.start()
-        await floor.until(run, lambda event: "MODEL_UNAVAILABLE" in str(event))
-        queued = await floor.get(run)
+    async with workspace.open(answers("look", "seen")) as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_event(run, lambda event: "MODEL_UNAVAILABLE" in str(event))
+        queued = await runtime.get(run)
         assert (queued.status, queued.attempt) == (RunStatus.QUEUED, 0)
         assert queued.wait_until is not None
         assert millis(queued.wait_until) - millis(queued.created_at) >= 7000
-        await floor.runs.cancel(SPACE, run.id)
+        await runtime.runs.cancel(SPACE, run.id)
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("years", ["99999999", "9" * 30, "Fri, 31 Dec 9999 23:59:59 GMT"])
-async def test_retry_after_is_limited_to_a_day(workshop: Workshop, server: StubOpenAIServer, years: str) -> None:
+async def test_retry_after_is_limited_to_a_day(workspace: AgentWorkspace, server: StubOpenAIServer, years: str) -> None:
     server.add_replies(StubReply(status=529, retry_after=years))
-    async with workshop.open(answers("look", "seen")) as floor:
-        run = await floor.start()
-        await floor.until(run, lambda event: "MODEL_UNAVAILABLE" in str(event))
-        queued = await floor.get(run)
+    async with workspace.open(answers("look", "seen")) as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_event(run, lambda event: "MODEL_UNAVAILABLE" in str(event))
+        queued = await runtime.get(run)
         assert queued.wait_until is not None
         assert 24 <= (millis(queued.wait_until) - millis(queued.created_at)) / 3_600_000 < 25
-        await floor.runs.cancel(SPACE, run.id)
+        await runtime.runs.cancel(SPACE, run.id)
 
 
-async def test_retries_back_off_and_stop_at_the_maximum(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_retries_back_off_and_stop_at_the_maximum(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
     server.add_replies(*[StubReply(status=503)] * 9)
-    async with workshop.open(
-        answers("look", "seen"), patience=RetryPolicy(max_attempts=4, first_delay_seconds=0.01)
-    ) as floor:
-        run = await floor.play()
-        steps = await floor.steps(run)
+    async with workspace.open(
+        answers("look", "seen"), retry_policy=RetryPolicy(max_attempts=4, first_delay_seconds=0.01)
+    ) as runtime:
+        run = await runtime.run_to_end()
+        steps = await runtime.steps(run)
     assert code(run) == "MODEL_UNAVAILABLE"
     assert len(server.requests) == len(steps) == 4
     begun = [millis(step.started_at) for step in steps if step.started_at is not None]
@@ -125,95 +129,97 @@ async def test_retries_back_off_and_stop_at_the_maximum(workshop: Workshop, serv
     assert all(pause >= least for pause, least in zip(pauses, (10, 20, 40), strict=True))
 
 
-async def test_a_success_resets_the_retry_count(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_a_success_resets_the_retry_count(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
     out, look = StubReply(status=500), StubReply(calls=[StubToolCall(name="look")])
     server.add_replies(out, out, look, out, out, StubReply(text="done"))
-    async with workshop.open(
-        answers("look", "seen"), patience=RetryPolicy(max_attempts=3, first_delay_seconds=0.01)
-    ) as floor:
-        assert (await floor.play()).output == "done"
+    async with workspace.open(
+        answers("look", "seen"), retry_policy=RetryPolicy(max_attempts=3, first_delay_seconds=0.01)
+    ) as runtime:
+        assert (await runtime.run_to_end()).output == "done"
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
-async def test_a_refused_model_call_fails_the_run(workshop: Workshop, server: StubOpenAIServer, status: int) -> None:
+async def test_a_refused_model_call_fails_the_run(
+    workspace: AgentWorkspace, server: StubOpenAIServer, status: int
+) -> None:
     server.add_replies(StubReply(status=status, error_message="no such thing"))
-    async with workshop.open(answers("look", "seen")) as floor:
-        run = await floor.play()
-        assert [step.state for step in await floor.steps(run)] == [StepState.FAILED]
-        await floor.events(run)
+    async with workspace.open(answers("look", "seen")) as runtime:
+        run = await runtime.run_to_end()
+        assert [step.state for step in await runtime.steps(run)] == [StepState.FAILED]
+        await runtime.events(run)
     assert code(run) == "MODEL_REFUSED"
     assert run.error is not None and run.error.iteration == 1
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("scripted", ["CONTENT_FILTER", "SOMETHING_ELSE"])
-async def test_a_scripted_refusal_fails_the_run(workshop: Workshop, scripted: str) -> None:
-    workshop.agent(say("half", error={"code": scripted, "message": "no"}))
-    async with workshop.open() as floor:
-        run = await floor.play()
-        await check_void(floor, run)
+async def test_a_scripted_refusal_fails_the_run(workspace: AgentWorkspace, scripted: str) -> None:
+    workspace.agent(say("half", error={"code": scripted, "message": "no"}))
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end()
+        await check_void(runtime, run)
     assert code(run) == "MODEL_REFUSED"
     assert run.error is not None and run.error.details["code"] == scripted
 
 
-async def test_a_script_that_expects_something_else_says_so(workshop: Workshop) -> None:
-    workshop.agent(calling(call("todo_read")))
-    async with workshop.open() as floor:
-        run = await floor.play()
+async def test_a_script_that_expects_something_else_says_so(workspace: AgentWorkspace) -> None:
+    workspace.agent(calling(call("todo_read")))
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end()
     assert code(run) == "SCRIPT_ERROR"
     assert "it calls `todo_read`" in str(run.error)
 
 
-async def test_a_model_call_is_retried_by_another_process(anywhere: Workshop) -> None:
-    anywhere.agent(say("half", error=OUTAGE))
-    async with anywhere.open(patience=RetryPolicy(first_delay_seconds=0.2)) as floor:
-        run = await floor.start()
-        await floor.until(run, lambda event: "come back later" in str(event))
-        assert (await floor.get(run)).wait_until is not None
-    anywhere.script(say("whole"))
-    async with anywhere.open() as floor:
-        assert (await floor.ended(run)).output == "whole"
-        await check_void(floor, run)
+async def test_a_model_call_is_retried_by_another_process(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(say("half", error=OUTAGE))
+    async with any_workspace.open(retry_policy=RetryPolicy(first_delay_seconds=0.2)) as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_event(run, lambda event: "come back later" in str(event))
+        assert (await runtime.get(run)).wait_until is not None
+    any_workspace.script(say("whole"))
+    async with any_workspace.open() as runtime:
+        assert (await runtime.wait_until_ended(run)).output == "whole"
+        await check_void(runtime, run)
 
 
-async def test_a_message_during_the_backoff_is_part_of_the_retry(workshop: Workshop) -> None:
-    workshop.agent(say("half", error=OUTAGE))
-    async with workshop.open(patience=RetryPolicy(first_delay_seconds=0.3)) as floor:
-        run = await floor.start()
-        await floor.until(run, lambda event: "come back later" in str(event))
-        await floor.runs.steer(SPACE, run.id, "still there?")
-        workshop.script(say("{$last_user}"))
-        assert (await floor.ended(run)).output == "still there?"
+async def test_a_message_during_the_backoff_is_part_of_the_retry(workspace: AgentWorkspace) -> None:
+    workspace.agent(say("half", error=OUTAGE))
+    async with workspace.open(retry_policy=RetryPolicy(first_delay_seconds=0.3)) as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_event(run, lambda event: "come back later" in str(event))
+        await runtime.runs.steer(SPACE, run.id, "still there?")
+        workspace.script(say("{$last_user}"))
+        assert (await runtime.wait_until_ended(run)).output == "still there?"
 
 
-async def test_a_run_that_waits_for_a_retry_can_be_cancelled(workshop: Workshop) -> None:
-    workshop.agent(say("half", error=OUTAGE))
-    async with workshop.open(patience=HOURS) as floor:
-        run = await floor.start()
-        await floor.until(run, lambda event: "come back later" in str(event))
-        await floor.runs.cancel(SPACE, run.id)
-        await check_void(floor, run)
-        assert (await floor.get(run)).status is RunStatus.CANCELLED
+async def test_a_run_that_waits_for_a_retry_can_be_cancelled(workspace: AgentWorkspace) -> None:
+    workspace.agent(say("half", error=OUTAGE))
+    async with workspace.open(retry_policy=HOURS) as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_event(run, lambda event: "come back later" in str(event))
+        await runtime.runs.cancel(SPACE, run.id)
+        await check_void(runtime, run)
+        assert (await runtime.get(run)).status is RunStatus.CANCELLED
 
 
-async def test_an_agent_falls_back_on_its_next_model(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_an_agent_falls_back_on_its_next_model(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
     server.add_replies(StubReply(status=500))
-    workshop.configure(model=[STAND_IN, "scripted:script.json"])
-    workshop.script(say("at your service"))
-    async with workshop.open() as floor:
-        run = await floor.play()
-        steps = await floor.steps(run)
+    workspace.configure(model=[STAND_IN, "scripted:script.json"])
+    workspace.script(say("at your service"))
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end()
+        steps = await runtime.steps(run)
     assert run.output == "at your service"
     assert [step.state for step in steps] == [StepState.DONE]
 
 
-async def test_an_agent_falls_back_when_its_model_sends_nothing(workshop: Workshop) -> None:
+async def test_an_agent_falls_back_when_its_model_sends_nothing(workspace: AgentWorkspace) -> None:
     async with (
         StubOpenAIServer(default_reply=StubReply(fault=StubFault.SILENCE)) as silent,
         StubOpenAIServer(StubReply(text="I am")) as other,
     ):
         providers = {"silent": silent, "other": other}
-        workshop.write(
+        workspace.write(
             "settings.json",
             {
                 "providers": {
@@ -222,36 +228,42 @@ async def test_an_agent_falls_back_when_its_model_sends_nothing(workshop: Worksh
                 }
             },
         )
-        workshop.agent(model=["silent:one", "other:two"])
-        async with workshop.open(patience=RetryPolicy(max_attempts=1)) as floor:
-            assert (await floor.play()).output == "I am"
+        workspace.agent(model=["silent:one", "other:two"])
+        async with workspace.open(retry_policy=RetryPolicy(max_attempts=1)) as runtime:
+            assert (await runtime.run_to_end()).output == "I am"
 
 
-async def test_the_streamed_part_of_an_unfinished_call_is_charged(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_the_streamed_part_of_an_unfinished_call_is_charged(
+    workspace: AgentWorkspace, server: StubOpenAIServer
+) -> None:
     server.add_replies(StubReply(text="half an answer " * 20, fault=StubFault.CUT), StubReply(text="whole"))
-    async with workshop.open(answers("look", "seen")) as floor:
-        run = await floor.play()
-        broken, whole = await floor.steps(run)
+    async with workspace.open(answers("look", "seen")) as runtime:
+        run = await runtime.run_to_end()
+        broken, whole = await runtime.steps(run)
     assert broken.usage is not None and whole.usage is not None
     assert broken.usage.output_tokens > 40
     assert run.usage.output_tokens == broken.usage.output_tokens + whole.usage.output_tokens
 
 
 @pytest.mark.parametrize("tokens", [2**53, 2**62, 10**25])
-async def test_impossible_usage_of_a_provider_does_not_break_the_log(anywhere: Workshop, tokens: int) -> None:
+async def test_impossible_usage_of_a_provider_does_not_break_the_log(
+    any_workspace: AgentWorkspace, tokens: int
+) -> None:
     """It is charged as the most that a call can use, and what that costs is not known."""
     reply = StubReply(text="hello", input_tokens=tokens, output_tokens=tokens)
     async with StubOpenAIServer(default_reply=reply) as server:
-        anywhere.provider(server, input_usd_per_million=1, output_usd_per_million=1)
-        anywhere.agent(model=STAND_IN)
-        async with anywhere.open() as floor:
-            run = await floor.play()
-            await floor.events(run)
+        any_workspace.provider(server, input_usd_per_million=1, output_usd_per_million=1)
+        any_workspace.agent(model=STAND_IN)
+        async with any_workspace.open() as runtime:
+            run = await runtime.run_to_end()
+            await runtime.events(run)
     assert run.output == "hello"
     assert run.usage == Usage(input_tokens=MAX_TOKENS_PER_CALL, output_tokens=MAX_TOKENS_PER_CALL, cost_usd=None)
 
 
-async def test_an_unfinished_model_call_leaves_no_open_tool_call(workshop: Workshop, server: StubOpenAIServer) -> None:
+async def test_an_unfinished_model_call_leaves_no_open_tool_call(
+    workspace: AgentWorkspace, server: StubOpenAIServer
+) -> None:
     """A provider that only counts its calls gives the same id to the next one."""
     look = StubToolCall(name="look", id="0")
     server.add_replies(
@@ -261,9 +273,9 @@ async def test_an_unfinished_model_call_leaves_no_open_tool_call(workshop: Works
         StubReply(text="done"),
     )
     tool = answers("look", "seen")
-    async with workshop.open(tool) as floor:
-        run = await floor.play()
-        messages, events = await floor.messages(run), await floor.events(run)
+    async with workspace.open(tool) as runtime:
+        run = await runtime.run_to_end()
+        messages, events = await runtime.messages(run), await runtime.events(run)
     assert run.output == "done"
     assert len(tool.calls) == 2
     asked = [each.id for message in messages for each in message.tool_calls]
@@ -273,30 +285,33 @@ async def test_an_unfinished_model_call_leaves_no_open_tool_call(workshop: Works
     assert set(asked) < set(streamed)
 
 
-async def test_the_log_is_valid_wherever_a_stream_breaks_off(anywhere: Workshop) -> None:
+async def test_the_log_is_valid_wherever_a_stream_breaks_off(any_workspace: AgentWorkspace) -> None:
     """Chunks come while commits are on their way, and then the call fails."""
     for number in range(MOMENTS):
-        anywhere.agent(say("a few words", chunks=1 + number % 4, delay_ms=number / 4, error=OUTAGE), name=f"b{number}")
-    async with anywhere.open(
-        patience=RetryPolicy(max_attempts=2, first_delay_seconds=0.01), pace=CommitInterval(seconds=0.001)
-    ) as floor:
-        runs = await asyncio.gather(*(floor.play(agent=f"b{number}") for number in range(MOMENTS)))
+        any_workspace.agent(
+            say("a few words", chunks=1 + number % 4, delay_ms=number / 4, error=OUTAGE), name=f"b{number}"
+        )
+    async with any_workspace.open(
+        retry_policy=RetryPolicy(max_attempts=2, first_delay_seconds=0.01),
+        commit_interval=CommitInterval(seconds=0.001),
+    ) as runtime:
+        runs = await asyncio.gather(*(runtime.run_to_end(agent=f"b{number}") for number in range(MOMENTS)))
         for run in runs:
             assert code(run) == "MODEL_UNAVAILABLE"
-            await check_void(floor, run)
+            await check_void(runtime, run)
 
 
-async def test_any_model_output_can_be_stored(anywhere: Workshop) -> None:
+async def test_any_model_output_can_be_stored(any_workspace: AgentWorkspace) -> None:
     text = "nul \x00, line \u2028, emoji \N{SMILING FACE WITH SUNGLASSES}"
     looking = StubToolCall(name="look", arguments={"at": text})
     async with StubOpenAIServer(StubReply(text=text, think=text, calls=[looking]), StubReply(text=text)) as server:
-        anywhere.provider(server)
-        anywhere.agent(model=STAND_IN, tools=["look"])
+        any_workspace.provider(server)
+        any_workspace.agent(model=STAND_IN, tools=["look"])
         tool = answers("look", text)
-        async with anywhere.open(tool) as floor:
-            run = await floor.play(text)
-            messages = await floor.messages(run)
-            await floor.events(run)
+        async with any_workspace.open(tool) as runtime:
+            run = await runtime.run_to_end(text)
+            messages = await runtime.messages(run)
+            await runtime.events(run)
     assert run.output == text
     assert messages[1].tool_calls[0].arguments == {"at": text}
     assert messages[1].metadata["thinking"] == text

@@ -18,8 +18,8 @@ from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.clock import HeldClock
 from holdfast.tools.tool import ToolResult
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import READ_ONLY, BlockingTool, FakeTool, answers
-from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 COMMAND: Final[dict[str, Json]] = {
     "type": "object",
@@ -48,352 +48,358 @@ def bash(command: str) -> dict[str, Json]:
     return call("bash", command=command)
 
 
-async def answer(floor: Floor, run: Run, asked: Interrupt, **response: Json) -> None:
+async def answer(runtime: AgentRuntime, run: Run, asked: Interrupt, **response: Json) -> None:
     """Answer a question about a call."""
-    await floor.runs.respond(SPACE, run.id, response, interrupt=asked.id, digest=asked.digest, by="ada")
+    await runtime.runs.respond(SPACE, run.id, response, interrupt=asked.id, digest=asked.digest, by="ada")
 
 
-async def results(floor: Floor, run: Run) -> list[str]:
+async def results(runtime: AgentRuntime, run: Run) -> list[str]:
     """Return what the calls of a run came to."""
-    return [said.removeprefix("tool: ") for said in await floor.said(run) if said.startswith("tool: ")]
+    return [said.removeprefix("tool: ") for said in await runtime.texts(run) if said.startswith("tool: ")]
 
 
-async def decisions(floor: Floor, run: Run) -> list[tuple[str, str | None]]:
+async def decisions(runtime: AgentRuntime, run: Run) -> list[tuple[str, str | None]]:
     """Return what was decided about calls, and by which rule."""
-    told = await floor.told(run, PermissionDecided)
+    told = await runtime.custom_events(run, PermissionDecided)
     return [(str(each.decision), each.rule if isinstance(each.rule, str) else None) for each in told]
 
 
-async def test_a_denied_call_never_runs_and_its_result_names_the_rule(anywhere: Workshop) -> None:
+async def test_a_denied_call_never_runs_and_its_result_names_the_rule(any_workspace: AgentWorkspace) -> None:
     tool = shell()
-    anywhere.agent(
+    any_workspace.agent(
         calling(bash("git log; rm -rf x"), bash("git log")),
         say("I see"),
         tools=["bash"],
         permissions={"deny": ["bash(rm *)"], "allow": ["bash(git *)"]},
     )
-    async with anywhere.open(tool) as floor:
-        run = await floor.play()
-        assert await results(floor, run) == ["refused: the rule `bash(rm *)` denies this call", "ran git log"]
-        assert await decisions(floor, run) == [("deny", "bash(rm *)"), ("allow", "bash(git *)")]
-        states = [step.state for step in await floor.steps(run) if step.name == "bash"]
+    async with any_workspace.open(tool) as runtime:
+        run = await runtime.run_to_end()
+        assert await results(runtime, run) == ["refused: the rule `bash(rm *)` denies this call", "ran git log"]
+        assert await decisions(runtime, run) == [("deny", "bash(rm *)"), ("allow", "bash(git *)")]
+        states = [step.state for step in await runtime.steps(run) if step.name == "bash"]
     assert (run.output, ran(tool), states) == ("I see", 1, [StepState.FAILED, StepState.DONE])
 
 
-async def test_an_approval_interrupt_has_arguments_rule_and_digest(anywhere: Workshop) -> None:
+async def test_an_approval_interrupt_has_arguments_rule_and_digest(any_workspace: AgentWorkspace) -> None:
     tool = shell()
-    anywhere.agent(
+    any_workspace.agent(
         calling(bash("git push origin")), say("{$last_tool}"), tools=["bash"], permissions={"ask": ["bash(git push *)"]}
     )
-    async with anywhere.open(tool) as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
-        await floor.comes_to(run, RunStatus.WAITING)
+    async with any_workspace.open(tool) as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
+        await runtime.wait_for_status(run, RunStatus.WAITING)
         assert (asked.kind, asked.arguments) == (InterruptKind.APPROVAL, {"command": "git push origin"})
         assert asked.digest == call_digest("bash", {"command": "git push origin"})
         assert (asked.metadata["tool"], asked.metadata["rule"]) == ("bash", "bash(git push *)")
         assert ran(tool) == 0
-        await answer(floor, run, asked, decision="approve")
-        ended = await floor.ended(run)
-        told = await floor.told(run, PermissionDecided)
+        await answer(runtime, run, asked, decision="approve")
+        ended = await runtime.wait_until_ended(run)
+        told = await runtime.custom_events(run, PermissionDecided)
     assert (ended.output, ran(tool)) == ("ran git push origin", 1)
     assert [(each.decision, each.by) for each in told][1] == (PermissionAction.ALLOW, "ada")
 
 
-async def test_a_response_needs_only_its_decision(workshop: Workshop) -> None:
+async def test_a_response_needs_only_its_decision(workspace: AgentWorkspace) -> None:
     tool = shell()
-    workshop.agent(calling(bash("git push")), say("done"), tools=["bash"])
-    async with workshop.open(tool) as floor:
-        run = await floor.start()
-        await floor.asks(run)
-        await floor.runs.respond(SPACE, run.id, {"decision": "approve"})
-        await floor.ended(run)
+    workspace.agent(calling(bash("git push")), say("done"), tools=["bash"])
+    async with workspace.open(tool) as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_interrupts(run)
+        await runtime.runs.respond(SPACE, run.id, {"decision": "approve"})
+        await runtime.wait_until_ended(run)
     assert ran(tool) == 1
 
 
-async def test_a_response_must_have_the_digest_of_the_call(workshop: Workshop) -> None:
+async def test_a_response_must_have_the_digest_of_the_call(workspace: AgentWorkspace) -> None:
     tool = shell()
-    workshop.agent(calling(bash("git push")), say("done"), tools=["bash"])
-    async with workshop.open(tool) as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
+    workspace.agent(calling(bash("git push")), say("done"), tools=["bash"])
+    async with workspace.open(tool) as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
         other = call_digest("bash", {"command": "git push --force"})
         with pytest.raises(Invalid, match="other arguments"):
-            await floor.runs.respond(SPACE, run.id, {"decision": "approve"}, interrupt=asked.id, digest=other)
+            await runtime.runs.respond(SPACE, run.id, {"decision": "approve"}, interrupt=asked.id, digest=other)
         for wrong in ("yes", {}, {"decision": "maybe"}, {"decision": "approve", "arguments": {"command": ""}}):
             with pytest.raises(Invalid, match="does not match"):
-                await floor.runs.respond(SPACE, run.id, wrong, interrupt=asked.id, digest=asked.digest)
+                await runtime.runs.respond(SPACE, run.id, wrong, interrupt=asked.id, digest=asked.digest)
         assert ran(tool) == 0
-        await answer(floor, run, asked, decision="deny", reason="not today")
-        await floor.ended(run)
-        assert await results(floor, run) == ["refused: a person said no: not today"]
+        await answer(runtime, run, asked, decision="deny", reason="not today")
+        await runtime.wait_until_ended(run)
+        assert await results(runtime, run) == ["refused: a person said no: not today"]
         with pytest.raises(AlreadyAnswered):
-            await answer(floor, run, asked, decision="approve")
+            await answer(runtime, run, asked, decision="approve")
     assert ran(tool) == 0
 
 
-async def test_no_call_of_a_message_runs_until_all_are_decided(anywhere: Workshop) -> None:
+async def test_no_call_of_a_message_runs_until_all_are_decided(any_workspace: AgentWorkspace) -> None:
     tool, look = shell(), answers("look", "seen", **READ_ONLY)
-    anywhere.agent(
+    any_workspace.agent(
         calling(call("look"), bash("a"), bash("rm b"), bash("c")),
         say("done"),
         tools=["*"],
         permissions={"deny": ["bash(rm *)"]},
     )
-    async with anywhere.open(tool, look) as floor:
-        run = await floor.start()
-        first, second = await floor.asks(run, 2)
-        await answer(floor, run, second, decision="approve")
-        await floor.asks(run, 1)
-        await floor.comes_to(run, RunStatus.WAITING)
+    async with any_workspace.open(tool, look) as runtime:
+        run = await runtime.start()
+        first, second = await runtime.wait_for_interrupts(run, 2)
+        await answer(runtime, run, second, decision="approve")
+        await runtime.wait_for_interrupts(run, 1)
+        await runtime.wait_for_status(run, RunStatus.WAITING)
         assert (ran(tool), ran(look)) == (0, 0)
-        assert [each.id for each in await floor.questions(run)] == [first.id]
-        await answer(floor, run, first, decision="deny")
-        await floor.ended(run)
+        assert [each.id for each in await runtime.open_interrupts(run)] == [first.id]
+        await answer(runtime, run, first, decision="deny")
+        await runtime.wait_until_ended(run)
         denied = "refused: the rule `bash(rm *)` denies this call"
-        assert await results(floor, run) == ["seen", "refused: a person said no", denied, "ran c"]
-        verdicts = [str(each.decision) for each in await floor.told(run, PermissionDecided)]
+        assert await results(runtime, run) == ["seen", "refused: a person said no", denied, "ran c"]
+        verdicts = [str(each.decision) for each in await runtime.custom_events(run, PermissionDecided)]
     assert sorted(verdicts) == ["allow", "ask", "ask", "deny", "deny"]
 
 
-async def test_a_person_may_edit_arguments_but_not_to_denied_ones(workshop: Workshop) -> None:
+async def test_a_person_may_edit_arguments_but_not_to_denied_ones(workspace: AgentWorkspace) -> None:
     tool = shell()
-    workshop.agent(
+    workspace.agent(
         calling(bash("git push --force")),
         calling(bash("git push --tags")),
         say("done"),
         tools=["bash"],
         permissions={"deny": ["bash(rm *)"]},
     )
-    async with workshop.open(tool) as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
-        await answer(floor, run, asked, decision="approve", arguments={"command": "git push"})
-        (again,) = await floor.asks(run)
+    async with workspace.open(tool) as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
+        await answer(runtime, run, asked, decision="approve", arguments={"command": "git push"})
+        (again,) = await runtime.wait_for_interrupts(run)
         while again.id == asked.id:
-            (again,) = await floor.asks(run)
-        await answer(floor, run, again, decision="approve", arguments={"command": "rm -rf ."})
-        await floor.ended(run)
-        edited, denied = await results(floor, run)
-        told = [each.arguments for each in await floor.told(run, PermissionDecided) if each.by == "ada"]
+            (again,) = await runtime.wait_for_interrupts(run)
+        await answer(runtime, run, again, decision="approve", arguments={"command": "rm -rf ."})
+        await runtime.wait_until_ended(run)
+        edited, denied = await results(runtime, run)
+        told = [each.arguments for each in await runtime.custom_events(run, PermissionDecided) if each.by == "ada"]
     assert edited == 'a person changed the arguments of this call to {"command":"git push"}. Its result:\nran git push'
     assert denied == "refused: the rule `bash(rm *)` denies this call"
     assert (ran(tool), told[0]) == (1, {"command": "git push"})
 
 
-async def test_a_granted_call_needs_no_further_approval(workshop: Workshop) -> None:
+async def test_a_granted_call_needs_no_further_approval(workspace: AgentWorkspace) -> None:
     tool = shell()
     push = calling(bash("git push origin main"))
-    workshop.agent(push, push, say("done"), tools=["bash"], permissions={"ask": ["bash(git push *)"]})
-    async with workshop.open(tool) as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
+    workspace.agent(push, push, say("done"), tools=["bash"], permissions={"ask": ["bash(git push *)"]})
+    async with workspace.open(tool) as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
         assert asked.metadata["offers"] == [["bash(git push origin main)"], ["bash(git push *)"]]
-        await answer(floor, run, asked, decision="always")
-        assert (await floor.ended(run)).status is RunStatus.COMPLETED
-        assert (await floor.play()).status is RunStatus.COMPLETED
-        granted = [each.granted for each in await floor.told(run, PermissionDecided) if each.by == "ada"]
+        await answer(runtime, run, asked, decision="always")
+        assert (await runtime.wait_until_ended(run)).status is RunStatus.COMPLETED
+        assert (await runtime.run_to_end()).status is RunStatus.COMPLETED
+        granted = [each.granted for each in await runtime.custom_events(run, PermissionDecided) if each.by == "ada"]
     assert (ran(tool), granted) == (4, [["bash(git push origin main)"]])
-    written = json.loads((workshop.folder / "permissions.json").read_text())
+    written = json.loads((workspace.folder / "permissions.json").read_text())
     assert written == {"allow": {"bot": ["bash(git push origin main)"]}}
 
 
-async def test_a_grant_that_cannot_be_written_allows_the_call_once(workshop: Workshop) -> None:
+async def test_a_grant_that_cannot_be_written_allows_the_call_once(workspace: AgentWorkspace) -> None:
     tool = shell()
-    workshop.agent(calling(bash("git push")), say("done"), tools=["bash"])
-    workshop.write("permissions.json", "{")
-    async with workshop.open(tool) as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
-        await answer(floor, run, asked, decision="always")
-        assert (await floor.ended(run)).status is RunStatus.COMPLETED
-        (decided,) = [each for each in await floor.told(run, PermissionDecided) if each.by == "ada"]
+    workspace.agent(calling(bash("git push")), say("done"), tools=["bash"])
+    workspace.write("permissions.json", "{")
+    async with workspace.open(tool) as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
+        await answer(runtime, run, asked, decision="always")
+        assert (await runtime.wait_until_ended(run)).status is RunStatus.COMPLETED
+        (decided,) = [each for each in await runtime.custom_events(run, PermissionDecided) if each.by == "ada"]
     assert (ran(tool), decided.decision, decided.granted) == (1, PermissionAction.ALLOW, UNSET)
-    assert (workshop.folder / "permissions.json").read_text() == "{"
+    assert (workspace.folder / "permissions.json").read_text() == "{"
 
 
-async def test_only_an_offered_rule_can_be_granted(workshop: Workshop) -> None:
-    workshop.agent(calling(bash("npm run lint")), say("done"), tools=["bash"])
-    async with workshop.open(shell()) as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
+async def test_only_an_offered_rule_can_be_granted(workspace: AgentWorkspace) -> None:
+    workspace.agent(calling(bash("npm run lint")), say("done"), tools=["bash"])
+    async with workspace.open(shell()) as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
         with pytest.raises(Invalid, match="does not match"):
-            await answer(floor, run, asked, decision="always", rules=["bash"])
+            await answer(runtime, run, asked, decision="always", rules=["bash"])
         with pytest.raises(Invalid, match="does not match"):  # what it is changed to, no rule was offered for
-            await answer(floor, run, asked, decision="always", arguments={"command": "npm run build"})
-        await answer(floor, run, asked, decision="always", rules=["bash(npm run *)"])
-        await floor.ended(run)
-    assert json.loads((workshop.folder / "permissions.json").read_text())["allow"]["bot"] == ["bash(npm run *)"]
+            await answer(runtime, run, asked, decision="always", arguments={"command": "npm run build"})
+        await answer(runtime, run, asked, decision="always", rules=["bash(npm run *)"])
+        await runtime.wait_until_ended(run)
+    assert json.loads((workspace.folder / "permissions.json").read_text())["allow"]["bot"] == ["bash(npm run *)"]
 
 
-async def test_an_unparsable_command_needs_approval_and_cannot_be_granted(workshop: Workshop) -> None:
-    workshop.agent(calling(bash("$X")), say("done"), tools=["bash"], permissions={"allow": ["bash(git *)"]})
-    async with workshop.open(shell()) as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
+async def test_an_unparsable_command_needs_approval_and_cannot_be_granted(workspace: AgentWorkspace) -> None:
+    workspace.agent(calling(bash("$X")), say("done"), tools=["bash"], permissions={"allow": ["bash(git *)"]})
+    async with workspace.open(shell()) as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
         assert asked.metadata["offers"] == []
         with pytest.raises(Invalid, match="does not match"):
-            await answer(floor, run, asked, decision="always")
-        await answer(floor, run, asked, decision="deny")
-        await floor.ended(run)
+            await answer(runtime, run, asked, decision="always")
+        await answer(runtime, run, asked, decision="deny")
+        await runtime.wait_until_ended(run)
 
 
-async def test_a_call_that_would_fail_anyway_needs_no_approval(workshop: Workshop) -> None:
+async def test_a_call_that_would_fail_anyway_needs_no_approval(workspace: AgentWorkspace) -> None:
     tool = shell()
-    workshop.agent(calling(call("bash", commando="x")), say("done"), tools=["bash"])
-    async with workshop.open(tool) as floor:
-        run = await floor.play()
-        assert "`command` is missing" in (await results(floor, run))[0]
+    workspace.agent(calling(call("bash", commando="x")), say("done"), tools=["bash"])
+    async with workspace.open(tool) as runtime:
+        run = await runtime.run_to_end()
+        assert "`command` is missing" in (await results(runtime, run))[0]
     assert ran(tool) == 0
 
 
-async def test_an_expired_approval_denies_the_call(workshop: Workshop, clock: HeldClock) -> None:
+async def test_an_expired_approval_denies_the_call(workspace: AgentWorkspace, clock: HeldClock) -> None:
     tool = shell()
-    workshop.agent(calling(bash("x")), say("done"), tools=["bash"])
-    async with workshop.open(tool, clock=clock) as floor:
-        run = await floor.start()
-        await floor.asks(run)
-        await floor.comes_to(run, RunStatus.WAITING)
-        await floor.later(timedelta(days=8))
-        await floor.ended(run)
-        assert await results(floor, run) == ["refused: nobody approved it in time"]
+    workspace.agent(calling(bash("x")), say("done"), tools=["bash"])
+    async with workspace.open(tool, clock=clock) as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_interrupts(run)
+        await runtime.wait_for_status(run, RunStatus.WAITING)
+        await runtime.advance(timedelta(days=8))
+        await runtime.wait_until_ended(run)
+        assert await results(runtime, run) == ["refused: nobody approved it in time"]
     assert ran(tool) == 0
 
 
-async def test_a_run_cancelled_during_an_approval_never_makes_the_call(anywhere: Workshop) -> None:
+async def test_a_run_cancelled_during_an_approval_never_makes_the_call(any_workspace: AgentWorkspace) -> None:
     tool = shell()
-    anywhere.agent(calling(bash("x"), bash("y")), say("done"), tools=["bash"])
-    async with anywhere.open(tool) as floor:
-        run = await floor.start()
-        asked = await floor.asks(run, 2)
-        await answer(floor, run, asked[0], decision="approve")
-        await floor.runs.cancel(SPACE, run.id)
-        ended = await floor.ended(run)
-        assert await floor.questions(run) == []
+    any_workspace.agent(calling(bash("x"), bash("y")), say("done"), tools=["bash"])
+    async with any_workspace.open(tool) as runtime:
+        run = await runtime.start()
+        asked = await runtime.wait_for_interrupts(run, 2)
+        await answer(runtime, run, asked[0], decision="approve")
+        await runtime.runs.cancel(SPACE, run.id)
+        ended = await runtime.wait_until_ended(run)
+        assert await runtime.open_interrupts(run) == []
     assert (ended.status, ran(tool)) == (RunStatus.CANCELLED, 0)
 
 
 @pytest.mark.parametrize("kind", list(ToolClass))
-async def test_an_approved_call_is_not_asked_again_by_the_next_worker(workshop: Workshop, kind: ToolClass) -> None:
+async def test_an_approved_call_is_not_asked_again_by_the_next_worker(
+    workspace: AgentWorkspace, kind: ToolClass
+) -> None:
     """The worker is drained in the middle of the first of two approved calls; another goes on."""
     gate = BlockingTool("bash", kind=kind)
-    workshop.agent(
+    workspace.agent(
         calling(bash("a"), bash("b")),
         say("done"),
         tools=["bash"],
         unknown_outcome="tell",
         permissions={"ask": ["bash"]},
     )
-    async with workshop.open(gate, drain=timedelta(0)) as floor:
-        run = await floor.start()
-        for asked in await floor.asks(run, 2):
-            await answer(floor, run, asked, decision="approve")
+    async with workspace.open(gate, drain=timedelta(0)) as runtime:
+        run = await runtime.start()
+        for asked in await runtime.wait_for_interrupts(run, 2):
+            await answer(runtime, run, asked, decision="approve")
         await gate.begun.acquire()
     gate.open.set()
-    async with workshop.open(gate) as floor:
-        ended = await floor.ended(run)
-        asked_for = [each for each in await floor.told(run, PermissionDecided) if each.decision is PermissionAction.ASK]
-        first, second = await results(floor, run)
+    async with workspace.open(gate) as runtime:
+        ended = await runtime.wait_until_ended(run)
+        asked_for = [
+            each
+            for each in await runtime.custom_events(run, PermissionDecided)
+            if each.decision is PermissionAction.ASK
+        ]
+        first, second = await results(runtime, run)
     again = kind is not ToolClass.EFFECTFUL
     assert (ended.output, len(asked_for), gate.times) == ("done", 2, 3 if again else 2)
     assert (first.startswith("unknown") is not again, second) == (True, "open")
 
 
-async def test_responses_without_a_worker_are_applied_later(anywhere: Workshop) -> None:
+async def test_responses_without_a_worker_are_applied_later(any_workspace: AgentWorkspace) -> None:
     tool = shell()
-    anywhere.agent(calling(bash("a"), bash("b")), say("done"), tools=["bash"])
-    async with anywhere.open(tool) as floor:
-        run = await floor.start()
-        asked = await floor.asks(run, 2)
-        await floor.comes_to(run, RunStatus.WAITING)
-    async with anywhere.open(tool, workers=0) as floor:
-        await answer(floor, run, asked[0], decision="deny")
-        await answer(floor, run, asked[1], decision="approve")
-    async with anywhere.open(tool) as floor:
-        await floor.ended(run)
-        assert await results(floor, run) == ["refused: a person said no", "ran b"]
+    any_workspace.agent(calling(bash("a"), bash("b")), say("done"), tools=["bash"])
+    async with any_workspace.open(tool) as runtime:
+        run = await runtime.start()
+        asked = await runtime.wait_for_interrupts(run, 2)
+        await runtime.wait_for_status(run, RunStatus.WAITING)
+    async with any_workspace.open(tool, workers=0) as runtime:
+        await answer(runtime, run, asked[0], decision="deny")
+        await answer(runtime, run, asked[1], decision="approve")
+    async with any_workspace.open(tool) as runtime:
+        await runtime.wait_until_ended(run)
+        assert await results(runtime, run) == ["refused: a person said no", "ran b"]
     assert ran(tool) == 1
 
 
-async def test_a_new_deny_rule_wins_over_an_approval(workshop: Workshop) -> None:
+async def test_a_new_deny_rule_wins_over_an_approval(workspace: AgentWorkspace) -> None:
     tool = shell()
-    workshop.agent(calling(bash("rm x")), say("done"), tools=["bash"])
-    async with workshop.open(tool) as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
-        await floor.comes_to(run, RunStatus.WAITING)
-    workshop.configure(tools=["bash"], permissions={"deny": ["bash(rm *)"]})
-    async with workshop.open(tool) as floor:
-        await answer(floor, run, asked, decision="approve")
-        await floor.ended(run)
-        assert await results(floor, run) == ["refused: the rule `bash(rm *)` denies this call"]
+    workspace.agent(calling(bash("rm x")), say("done"), tools=["bash"])
+    async with workspace.open(tool) as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
+        await runtime.wait_for_status(run, RunStatus.WAITING)
+    workspace.configure(tools=["bash"], permissions={"deny": ["bash(rm *)"]})
+    async with workspace.open(tool) as runtime:
+        await answer(runtime, run, asked, decision="approve")
+        await runtime.wait_until_ended(run)
+        assert await results(runtime, run) == ["refused: the rule `bash(rm *)` denies this call"]
     assert ran(tool) == 0
 
 
-async def test_a_child_has_at_most_the_rights_of_its_parent(anywhere: Workshop) -> None:
+async def test_a_child_has_at_most_the_rights_of_its_parent(any_workspace: AgentWorkspace) -> None:
     tool = shell()
     spawn = calling(call("agent_spawn", agent="kid", input="go"))
     rules = {"deny": ["bash(rm *)"], "allow": ["bash(git *)"]}
-    anywhere.agent(spawn, say("{$last_tool}"), name="boss", tools=["agent_spawn"], permissions=rules)
-    anywhere.agent(
+    any_workspace.agent(spawn, say("{$last_tool}"), name="boss", tools=["agent_spawn"], permissions=rules)
+    any_workspace.agent(
         spawn.copy(), say("{$last_tool}"), name="bot", tools=["agent_spawn"], permissions={"allow": ["bash"]}
     )
-    anywhere.script(calling(call("agent_spawn", agent="bot", input="go")), say("{$last_tool}"), agent="boss")
-    anywhere.agent(
+    any_workspace.script(calling(call("agent_spawn", agent="bot", input="go")), say("{$last_tool}"), agent="boss")
+    any_workspace.agent(
         calling(bash("rm x"), bash("git log"), bash("ls")),
         say("done"),
         name="kid",
         tools=["bash"],
         permissions={"allow": ["bash"]},
     )
-    async with anywhere.open(tool) as floor:
-        run = await floor.start(agent="boss")
-        (asked,) = await floor.asks(run)
+    async with any_workspace.open(tool) as runtime:
+        run = await runtime.start(agent="boss")
+        (asked,) = await runtime.wait_for_interrupts(run)
         assert (asked.arguments, asked.metadata["agent"]) == ({"command": "ls"}, "boss")
-        await answer(floor, run, asked, decision="deny")
-        assert (await floor.ended(run)).output == "done"
-        kid = await floor.child(await floor.child(run))
+        await answer(runtime, run, asked, decision="deny")
+        assert (await runtime.wait_until_ended(run)).output == "done"
+        kid = await runtime.child(await runtime.child(run))
         denied = "refused: the rule `bash(rm *)` of agent `boss` denies this call"
-        assert await results(floor, kid) == [denied, "ran git log", "refused: a person said no"]
+        assert await results(runtime, kid) == [denied, "ran git log", "refused: a person said no"]
 
 
-async def test_rules_decide_which_agents_may_be_spawned(workshop: Workshop) -> None:
+async def test_rules_decide_which_agents_may_be_spawned(workspace: AgentWorkspace) -> None:
     spawn = [call("agent_spawn", agent=name, input="go") for name in ("kid", "other")]
-    workshop.agent(calling(*spawn), say("done"), tools=["agent_spawn"], permissions={"deny": ["agent_spawn(oth*)"]})
-    workshop.agent(say("I did"), name="kid")
-    workshop.agent(say("I did"), name="other")
-    async with workshop.open() as floor:
-        run = await floor.play()
-        assert await results(floor, run) == ["refused: the rule `agent_spawn(oth*)` denies this call", "I did"]
+    workspace.agent(calling(*spawn), say("done"), tools=["agent_spawn"], permissions={"deny": ["agent_spawn(oth*)"]})
+    workspace.agent(say("I did"), name="kid")
+    workspace.agent(say("I did"), name="other")
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end()
+        assert await results(runtime, run) == ["refused: the rule `agent_spawn(oth*)` denies this call", "I did"]
 
 
-async def test_a_call_without_a_rule_emits_no_decision(workshop: Workshop) -> None:
-    workshop.agent(calling(call("look"), call("act")), say("done"), tools=["*"])
-    async with workshop.open(answers("look", 1, **READ_ONLY), answers("act", 2)) as floor:
-        run = await floor.play()
-        assert await floor.told(run, PermissionDecided) == []
+async def test_a_call_without_a_rule_emits_no_decision(workspace: AgentWorkspace) -> None:
+    workspace.agent(calling(call("look"), call("act")), say("done"), tools=["*"])
+    async with workspace.open(answers("look", 1, **READ_ONLY), answers("act", 2)) as runtime:
+        run = await runtime.run_to_end()
+        assert await runtime.custom_events(run, PermissionDecided) == []
 
 
-async def test_a_message_instead_of_a_response_denies_the_call(workshop: Workshop) -> None:
+async def test_a_message_instead_of_a_response_denies_the_call(workspace: AgentWorkspace) -> None:
     """What is said comes in before the run waits: the question is taken back, and the call is refused."""
     tool = shell()
-    workshop.agent(say("thinking", chunks=20, delay_ms=20) | calling(bash("x")), say("{$last_user}"), tools=["bash"])
-    async with workshop.open(tool) as floor:
-        run = await floor.start()
-        await floor.until(run, lambda event: "TextMessageContent" in type(event).__name__)
-        await floor.runs.steer(SPACE, run.id, "stop")
-        ended = await floor.ended(run)
-        assert (await results(floor, run))[0].startswith("refused: nobody approved it, because the person")
+    workspace.agent(say("thinking", chunks=20, delay_ms=20) | calling(bash("x")), say("{$last_user}"), tools=["bash"])
+    async with workspace.open(tool) as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_event(run, lambda event: "TextMessageContent" in type(event).__name__)
+        await runtime.runs.steer(SPACE, run.id, "stop")
+        ended = await runtime.wait_until_ended(run)
+        assert (await results(runtime, run))[0].startswith("refused: nobody approved it, because the person")
     assert (ended.output, ran(tool)) == ("stop", 0)
 
 
-async def test_only_one_of_many_responses_is_accepted(workshop: Workshop) -> None:
+async def test_only_one_of_many_responses_is_accepted(workspace: AgentWorkspace) -> None:
     tool = shell()
-    workshop.agent(calling(bash("x")), say("done"), tools=["bash"])
-    async with workshop.open(tool) as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
-        racers = [answer(floor, run, asked, decision="approve") for _ in range(20)]
+    workspace.agent(calling(bash("x")), say("done"), tools=["bash"])
+    async with workspace.open(tool) as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
+        racers = [answer(runtime, run, asked, decision="approve") for _ in range(20)]
         refusals = [each for each in await asyncio.gather(*racers, return_exceptions=True) if each is not None]
-        await floor.ended(run)
+        await runtime.wait_until_ended(run)
     assert (len(refusals), ran(tool)) == (19, 1)

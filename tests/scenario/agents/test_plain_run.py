@@ -6,20 +6,20 @@ from holdfast.domain.limits import Usage
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepKind, StepState
-from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 
 USED = {"input_tokens": 100, "output_tokens": 7}
 
 
-async def test_a_run_completes_with_its_answer_as_output(anywhere: Workshop) -> None:
-    anywhere.agent(say("Hello, {$last_user}.", chunks=3, usage=USED))
-    async with anywhere.open() as floor:
-        run = await floor.play("Ada")
+async def test_a_run_completes_with_its_answer_as_output(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(say("Hello, {$last_user}.", chunks=3, usage=USED))
+    async with any_workspace.open() as runtime:
+        run = await runtime.run_to_end("Ada")
         assert (run.status, run.output, run.error) == (RunStatus.COMPLETED, "Hello, Ada.", None)
         assert run.usage == Usage(input_tokens=100, output_tokens=7, cost_usd=0.0)
         assert run.iterations == 1
-        assert await floor.said(run) == ["user: Ada", "assistant: Hello, Ada."]
-        events = await floor.events(run)
+        assert await runtime.texts(run) == ["user: Ada", "assistant: Hello, Ada."]
+        events = await runtime.events(run)
     assert [event_type(event) for event in events] == [
         "RUN_STARTED",
         "CUSTOM",
@@ -31,19 +31,19 @@ async def test_a_run_completes_with_its_answer_as_output(anywhere: Workshop) -> 
     ]
 
 
-async def test_every_call_is_a_step_and_usage_adds_up(anywhere: Workshop) -> None:
-    anywhere.agent(
+async def test_every_call_is_a_step_and_usage_adds_up(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(
         calling(call("todo_write", items=[{"text": "a", "done": False}]), usage=USED),
         calling(call("todo_read"), call("todo_read"), usage=USED),
         say("done", usage=USED),
         tools=["todo_*"],
     )
-    async with anywhere.open() as floor:
-        run = await floor.play()
-        steps = await floor.steps(run)
-        changes = await floor.told(run, StepChanged)
-        results = [event for event in await floor.events(run) if isinstance(event, ToolCallResult)]
-        answers = [message for message in await floor.messages(run) if message.role is Role.TOOL]
+    async with any_workspace.open() as runtime:
+        run = await runtime.run_to_end()
+        steps = await runtime.steps(run)
+        changes = await runtime.custom_events(run, StepChanged)
+        results = [event for event in await runtime.events(run) if isinstance(event, ToolCallResult)]
+        answers = [message for message in await runtime.messages(run) if message.role is Role.TOOL]
     kinds = [step.kind for step in steps]
     assert kinds == [StepKind.MODEL, StepKind.TOOL, StepKind.MODEL, StepKind.TOOL, StepKind.TOOL, StepKind.MODEL]
     assert {step.state for step in steps} == {StepState.DONE}
@@ -55,13 +55,13 @@ async def test_every_call_is_a_step_and_usage_adds_up(anywhere: Workshop) -> Non
     assert [(event.message_id, event.content) for event in results] == [(each.id, each.content) for each in answers]
 
 
-async def test_the_context_of_a_call_can_be_read_back_exactly(anywhere: Workshop) -> None:
-    anywhere.agent(calling(call("log_write", message="hm")), say("{$last_tool}"), tools=["log_write"])
-    async with anywhere.open() as floor:
-        run = await floor.play("remember this")
-        first, second = [await floor.context(run, number) for number in (0, 1)]
-        messages = await floor.messages(run)
-        steps = await floor.store.contexts.steps(SPACE, run.id)
+async def test_the_context_of_a_call_can_be_read_back_exactly(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(calling(call("log_write", message="hm")), say("{$last_tool}"), tools=["log_write"])
+    async with any_workspace.open() as runtime:
+        run = await runtime.run_to_end("remember this")
+        first, second = [await runtime.context(run, number) for number in (0, 1)]
+        messages = await runtime.messages(run)
+        steps = await runtime.store.contexts.steps(SPACE, run.id)
     assert steps == [1, 3]
     assert "Do as you are told." in first.system
     assert first.system == second.system
@@ -73,38 +73,38 @@ async def test_the_context_of_a_call_can_be_read_back_exactly(anywhere: Workshop
     assert run.output == messages[2].content
 
 
-async def test_reasoning_is_streamed_and_stored_with_the_message(workshop: Workshop) -> None:
-    workshop.agent(say("yes", think="is it so?"))
-    async with workshop.open() as floor:
-        run = await floor.play()
-        types = [event_type(event) for event in await floor.events(run)]
-        answer = (await floor.messages(run))[-1]
+async def test_reasoning_is_streamed_and_stored_with_the_message(workspace: AgentWorkspace) -> None:
+    workspace.agent(say("yes", think="is it so?"))
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end()
+        types = [event_type(event) for event in await runtime.events(run)]
+        answer = (await runtime.messages(run))[-1]
     assert types[2:6] == ["REASONING_START", "REASONING_MESSAGE_START", "REASONING_MESSAGE_CONTENT"] + [
         "REASONING_MESSAGE_END"
     ]
     assert answer.metadata["thinking"] == "is it so?"
 
 
-async def test_a_run_continues_the_conversation_of_its_thread(anywhere: Workshop) -> None:
-    anywhere.agent(say("I heard {$last_user}"))
-    async with anywhere.open() as floor:
-        first = await floor.play("one")
-        second = await floor.play("two", thread=first.thread_id)
-        told = await floor.context(second)
+async def test_a_run_continues_the_conversation_of_its_thread(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(say("I heard {$last_user}"))
+    async with any_workspace.open() as runtime:
+        first = await runtime.run_to_end("one")
+        second = await runtime.run_to_end("two", thread=first.thread_id)
+        told = await runtime.context(second)
     assert second.output == "I heard two"
     assert second.base_run_id == first.id
     assert [message.content for message in told.messages] == ["one", "I heard one", "two"]
 
 
-async def test_quick_messages_run_one_after_the_other(anywhere: Workshop) -> None:
-    anywhere.agent(say("I heard {$last_user}", chunks=3, delay_ms=2))
-    async with anywhere.open() as floor:
-        first = await floor.start("one")
-        second = await floor.start("two", thread=first.thread_id)
-        third = await floor.start("three", thread=first.thread_id)
-        await floor.ended(third)
-        told = await floor.context(third)
-        chain = [message.sequence for message in await floor.store.messages.history(SPACE, third.id)]
+async def test_quick_messages_run_one_after_the_other(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(say("I heard {$last_user}", chunks=3, delay_ms=2))
+    async with any_workspace.open() as runtime:
+        first = await runtime.start("one")
+        second = await runtime.start("two", thread=first.thread_id)
+        third = await runtime.start("three", thread=first.thread_id)
+        await runtime.wait_until_ended(third)
+        told = await runtime.context(third)
+        chain = [message.sequence for message in await runtime.store.messages.history(SPACE, third.id)]
     assert [message.content for message in told.messages] == [
         "one",
         "I heard one",
@@ -116,18 +116,18 @@ async def test_quick_messages_run_one_after_the_other(anywhere: Workshop) -> Non
     assert second.base_run_id == first.id
 
 
-async def test_many_runs_at_once_all_end(anywhere: Workshop) -> None:
-    anywhere.agent(calling(call("log_write", message="x")), say("done", chunks=5), tools=["log_write"])
-    async with anywhere.open(workers=8) as floor:
-        runs = [await floor.start() for _ in range(30)]
-        ended = [await floor.ended(run) for run in runs]
+async def test_many_runs_at_once_all_end(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(calling(call("log_write", message="x")), say("done", chunks=5), tools=["log_write"])
+    async with any_workspace.open(workers=8) as runtime:
+        runs = [await runtime.start() for _ in range(30)]
+        ended = [await runtime.wait_until_ended(run) for run in runs]
     assert {run.status for run in ended} == {RunStatus.COMPLETED}
 
 
-async def test_a_process_without_workers_executes_no_run(workshop: Workshop) -> None:
-    workshop.agent(say("done"))
-    async with workshop.open(workers=0) as floor:
-        run = await floor.start()
+async def test_a_process_without_workers_executes_no_run(workspace: AgentWorkspace) -> None:
+    workspace.agent(say("done"))
+    async with workspace.open(workers=0) as runtime:
+        run = await runtime.start()
         assert run.status is RunStatus.QUEUED
-    async with workshop.open() as floor:
-        assert (await floor.ended(run)).output == "done"
+    async with workspace.open() as runtime:
+        assert (await runtime.wait_until_ended(run)).output == "done"

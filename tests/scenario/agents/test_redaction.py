@@ -8,30 +8,32 @@ import pytest
 from holdfast.bootstrap.logs import JsonLogFormatter, RedactingFormatter, TextLogFormatter
 from holdfast.domain.run import RunStatus
 from holdfast.tools.redaction import REDACTED, Redaction
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 
 SECRET = "very-secret-value"
 
 
-async def test_a_key_in_an_error_of_a_provider_is_redacted(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_in_an_error_of_a_provider_is_redacted(
+    workspace: AgentWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SOME_API_KEY", SECRET)
-    workshop.agent({"error": {"code": "REFUSED", "message": f"the key {SECRET} is wrong"}})
-    async with workshop.open() as floor:
-        run = await floor.play()
+    workspace.agent({"error": {"code": "REFUSED", "message": f"the key {SECRET} is wrong"}})
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end()
         assert run.status is RunStatus.FAILED
         assert run.error is not None
         assert f"the key {REDACTED} is wrong" in run.error.message
-        assert SECRET not in repr(await floor.events(run))
+        assert SECRET not in repr(await runtime.events(run))
 
 
-async def test_a_key_in_a_file_is_redacted(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_in_a_file_is_redacted(workspace: AgentWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", SECRET)
-    workshop.agent(calling(call("read_file", path="notes")), say("done"), tools=["read_file"])
-    workshop.write("files/notes", f"the key is {SECRET}\n")
-    async with workshop.open() as floor:
-        run = await floor.play()
-        assert REDACTED in repr(await floor.messages(run))
-        assert SECRET not in repr([*await floor.messages(run), *await floor.events(run)])
+    workspace.agent(calling(call("read_file", path="notes")), say("done"), tools=["read_file"])
+    workspace.write("files/notes", f"the key is {SECRET}\n")
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end()
+        assert REDACTED in repr(await runtime.messages(run))
+        assert SECRET not in repr([*await runtime.messages(run), *await runtime.events(run)])
 
 
 @pytest.mark.parametrize("lines", [TextLogFormatter(), JsonLogFormatter()])
@@ -50,19 +52,19 @@ def test_a_key_in_a_log_line_is_redacted(lines: logging.Formatter) -> None:
 
 
 async def test_provider_keys_are_redacted_in_the_server_log(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    workspace: AgentWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MINE", SECRET)
     provider = {"api": "openai", "base_url": "http://127.0.0.1:1", "api_key_env": "MINE"}
-    workshop.write("settings.json", {"providers": {"mine": provider}})
-    workshop.agent(say("hello"))
+    workspace.write("settings.json", {"providers": {"mine": provider}})
+    workspace.agent(say("hello"))
     root = logging.getLogger()
     before = root.handlers[:]
     sink = logging.StreamHandler(io.StringIO())
     sink.setFormatter(RedactingFormatter(TextLogFormatter(), Redaction()))
     root.addHandler(sink)
     try:
-        async with workshop.open():
+        async with workspace.open():
             root.error("it is %s", SECRET)
     finally:
         root.handlers[:] = before

@@ -13,96 +13,96 @@ from holdfast.domain.message import Role
 from holdfast.domain.plan_edit import AddPlanItem, NewPlanItem
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.tool import ToolClass
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import BlockingTool
-from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 
 SEED = 20_260_131
 MOMENTS = 60
 
 
-async def test_a_message_is_read_before_the_next_model_call(anywhere: Workshop) -> None:
+async def test_a_message_is_read_before_the_next_model_call(any_workspace: AgentWorkspace) -> None:
     gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
-    anywhere.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
-    async with anywhere.open(gate) as floor:
-        run = await floor.start()
+    any_workspace.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
+    async with any_workspace.open(gate) as runtime:
+        run = await runtime.start()
         await gate.begun.acquire()
-        await floor.runs.steer(SPACE, run.id, "left", by="ada")
-        await floor.runs.steer(SPACE, run.id, "no, right", by="bob")
+        await runtime.runs.steer(SPACE, run.id, "left", by="ada")
+        await runtime.runs.steer(SPACE, run.id, "no, right", by="bob")
         gate.open.set()
-        ended = await floor.ended(run)
-        messages = await floor.messages(run)
-        told = await floor.context(run)
+        ended = await runtime.wait_until_ended(run)
+        messages = await runtime.messages(run)
+        told = await runtime.context(run)
     assert ended.output == "no, right"
     assert [message.content for message in messages] == ["go", "", "open", "left", "no, right", "no, right"]
     assert [(message.role, message.created_by) for message in messages[3:5]] == [(Role.USER, "ada"), (Role.USER, "bob")]
     assert [message.content for message in told.messages][-2:] == ["left", "no, right"]
 
 
-async def _steered_while_it_speaks(floor: Floor, word: str) -> Run:
+async def _steered_while_it_speaks(runtime: AgentRuntime, word: str) -> Run:
     """Return a run that was steered in its last answer: the first one on a machine that is not too busy for that."""
     while True:
-        run = await floor.start()
-        await floor.until(run, lambda event: isinstance(event, TextMessageContent))
+        run = await runtime.start()
+        await runtime.wait_for_event(run, lambda event: isinstance(event, TextMessageContent))
         with suppress(Conflict):
-            await floor.runs.steer(SPACE, run.id, word)
+            await runtime.runs.steer(SPACE, run.id, word)
             return run
 
 
-async def test_a_message_during_the_final_answer_is_read(anywhere: Workshop) -> None:
-    anywhere.agent(say("a long answer", chunks=2, delay_ms=200), say("again, with {$last_user}"))
-    async with anywhere.open() as floor:
-        run = await _steered_while_it_speaks(floor, "sugar")
-        ended = await floor.ended(run)
-        said = await floor.said(run)
-        steps = await floor.steps(run)
-        await floor.events(run)
+async def test_a_message_during_the_final_answer_is_read(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(say("a long answer", chunks=2, delay_ms=200), say("again, with {$last_user}"))
+    async with any_workspace.open() as runtime:
+        run = await _steered_while_it_speaks(runtime, "sugar")
+        ended = await runtime.wait_until_ended(run)
+        said = await runtime.texts(run)
+        steps = await runtime.steps(run)
+        await runtime.events(run)
     assert ended.output == "again, with sugar"
     assert said == ["user: go", "assistant: a long answer", "user: sugar", "assistant: again, with sugar"]
     assert len(steps) == ended.iterations == 2
 
 
-async def test_a_steering_message_does_not_restart_the_script(workshop: Workshop) -> None:
+async def test_a_steering_message_does_not_restart_the_script(workspace: AgentWorkspace) -> None:
     """The turn is the number of answers since the message that began it: what comes in on the way does not count."""
     gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
     turns = calling(call("gate")), calling(call("ask_user", question="?")), calling(call("sleep", seconds=3600))
-    workshop.agent(*turns, say("the fourth turn"), tools=["gate", "ask_user", "sleep"])
-    async with workshop.open(gate) as floor:
-        run = await floor.start()
+    workspace.agent(*turns, say("the fourth turn"), tools=["gate", "ask_user", "sleep"])
+    async with workspace.open(gate) as runtime:
+        run = await runtime.start()
         await gate.begun.acquire()
-        await floor.runs.steer(SPACE, run.id, "one")
+        await runtime.runs.steer(SPACE, run.id, "one")
         gate.open.set()
-        await floor.asks(run)
-        await floor.runs.respond(SPACE, run.id, "two")
-        await floor.until(run, lambda event: "holdfast.status" in str(event) and "timer" in str(event))
-        await floor.runs.steer(SPACE, run.id, "three")
-        assert (await floor.ended(run)).output == "the fourth turn"
+        await runtime.wait_for_interrupts(run)
+        await runtime.runs.respond(SPACE, run.id, "two")
+        await runtime.wait_for_event(run, lambda event: "holdfast.status" in str(event) and "timer" in str(event))
+        await runtime.runs.steer(SPACE, run.id, "three")
+        assert (await runtime.wait_until_ended(run)).output == "the fourth turn"
 
 
-async def test_a_message_before_the_start_is_part_of_the_first_call(workshop: Workshop) -> None:
-    workshop.agent(say("{$last_user}"))
-    async with workshop.open(workers=0) as floor:
-        run = await floor.start("begin")
-        await floor.runs.steer(SPACE, run.id, "but gently")
-    async with workshop.open() as floor:
-        assert (await floor.ended(run)).output == "but gently"
-        assert await floor.said(run) == ["user: begin", "user: but gently", "assistant: but gently"]
+async def test_a_message_before_the_start_is_part_of_the_first_call(workspace: AgentWorkspace) -> None:
+    workspace.agent(say("{$last_user}"))
+    async with workspace.open(workers=0) as runtime:
+        run = await runtime.start("begin")
+        await runtime.runs.steer(SPACE, run.id, "but gently")
+    async with workspace.open() as runtime:
+        assert (await runtime.wait_until_ended(run)).output == "but gently"
+        assert await runtime.texts(run) == ["user: begin", "user: but gently", "assistant: but gently"]
 
 
-async def test_unread_messages_of_a_failed_run_reach_its_retry(anywhere: Workshop) -> None:
-    anywhere.agent(say("{$last_user}"), tools=["no_such_tool"])
-    async with anywhere.open(workers=0) as floor:
-        run = await floor.start("begin")
-        await floor.runs.steer(SPACE, run.id, "but gently", by="ada")
-        await floor.holdfast.store.plans.edit(SPACE, run.thread_id, AddPlanItem(item=NewPlanItem(title="knead")))
-    async with anywhere.open() as floor:
-        failed = await floor.ended(run)
-        said, messages = await floor.said(run), await floor.messages(run)
-        plan = await floor.holdfast.store.plans.of_run(SPACE, run.id)
-        await floor.events(run)
-    anywhere.configure(tools=[])
-    async with anywhere.open() as floor:
-        again = await floor.ended((await floor.runs.retry(SPACE, run.id)).run)
-        assert await floor.holdfast.store.plans.of_run(SPACE, again.id) == plan
+async def test_unread_messages_of_a_failed_run_reach_its_retry(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(say("{$last_user}"), tools=["no_such_tool"])
+    async with any_workspace.open(workers=0) as runtime:
+        run = await runtime.start("begin")
+        await runtime.runs.steer(SPACE, run.id, "but gently", by="ada")
+        await runtime.holdfast.store.plans.edit(SPACE, run.thread_id, AddPlanItem(item=NewPlanItem(title="knead")))
+    async with any_workspace.open() as runtime:
+        failed = await runtime.wait_until_ended(run)
+        said, messages = await runtime.texts(run), await runtime.messages(run)
+        plan = await runtime.holdfast.store.plans.of_run(SPACE, run.id)
+        await runtime.events(run)
+    any_workspace.configure(tools=[])
+    async with any_workspace.open() as runtime:
+        again = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, run.id)).run)
+        assert await runtime.holdfast.store.plans.of_run(SPACE, again.id) == plan
     assert failed.status is RunStatus.FAILED
     assert said == ["user: begin", "user: but gently"]
     assert messages[1].created_by == "ada"
@@ -110,70 +110,70 @@ async def test_unread_messages_of_a_failed_run_reach_its_retry(anywhere: Worksho
     assert again.output == "but gently"
 
 
-async def test_unread_messages_of_a_cancelled_run_reach_the_next_run(anywhere: Workshop) -> None:
+async def test_unread_messages_of_a_cancelled_run_reach_the_next_run(any_workspace: AgentWorkspace) -> None:
     gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
-    anywhere.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
-    async with anywhere.open(gate) as floor:
-        run = await floor.start()
+    any_workspace.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
+    async with any_workspace.open(gate) as runtime:
+        run = await runtime.start()
         await gate.begun.acquire()
-        await floor.runs.steer(SPACE, run.id, "left")
-        await floor.runs.cancel(SPACE, run.id)
-        again = await floor.ended((await floor.runs.retry(SPACE, run.id)).run)
-        told = await floor.context(again)
+        await runtime.runs.steer(SPACE, run.id, "left")
+        await runtime.runs.cancel(SPACE, run.id)
+        again = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, run.id)).run)
+        told = await runtime.context(again)
     assert [message.content for message in told.messages][-1] == "left"
     assert again.output == "left"
 
 
-async def test_a_message_at_any_moment_is_read_once_or_refused(workshop: Workshop) -> None:
+async def test_a_message_at_any_moment_is_read_once_or_refused(workspace: AgentWorkspace) -> None:
     """Each run is told something at a random moment: it answers that, or had ended before."""
     random = Random(SEED)
     turns = [calling(call("log_write", message="x"), say="hm", chunks=2, delay_ms=1)] * 3
-    workshop.agent(*turns, say("done: {$last_user}"), tools=["log_write"])
-    workshop.script(*turns, say("done: {$last_user}", chunks=3, delay_ms=1), after_last="repeat")
-    async with workshop.open(workers=8) as floor:
+    workspace.agent(*turns, say("done: {$last_user}"), tools=["log_write"])
+    workspace.script(*turns, say("done: {$last_user}", chunks=3, delay_ms=1), after_last="repeat")
+    async with workspace.open(workers=8) as runtime:
 
         async def steer_at(moment: float) -> None:
-            run = await floor.start()
+            run = await runtime.start()
             await asyncio.sleep(moment)
             try:
-                await floor.runs.steer(SPACE, run.id, "listen")
+                await runtime.runs.steer(SPACE, run.id, "listen")
             except Conflict:
                 expected, times = "done: go", 0
             else:
                 expected, times = "done: listen", 1
-            ended = await floor.ended(run)
+            ended = await runtime.wait_until_ended(run)
             assert (ended.status, ended.output) == (RunStatus.COMPLETED, expected)
-            assert (await floor.said(run)).count("user: listen") == times
-            await floor.events(run)
+            assert (await runtime.texts(run)).count("user: listen") == times
+            await runtime.events(run)
 
         await asyncio.gather(*(steer_at(random.uniform(0, 0.6)) for _ in range(MOMENTS)))
 
 
-async def test_a_message_keeps_the_id_that_was_chosen_for_it(workshop: Workshop) -> None:
-    workshop.agent(say("{$last_user}"))
-    async with workshop.open(workers=0) as floor:
-        run = await floor.start("begin")
-        await floor.runs.steer(SPACE, run.id, "mine", message=MessageId("my-own"))
-    async with workshop.open() as floor:
-        await floor.ended(run)
-        assert (await floor.messages(run))[1].id == "my-own"
+async def test_a_message_keeps_the_id_that_was_chosen_for_it(workspace: AgentWorkspace) -> None:
+    workspace.agent(say("{$last_user}"))
+    async with workspace.open(workers=0) as runtime:
+        run = await runtime.start("begin")
+        await runtime.runs.steer(SPACE, run.id, "mine", message=MessageId("my-own"))
+    async with workspace.open() as runtime:
+        await runtime.wait_until_ended(run)
+        assert (await runtime.messages(run))[1].id == "my-own"
 
 
-async def test_a_used_message_id_does_not_break_the_run(workshop: Workshop) -> None:
+async def test_a_used_message_id_does_not_break_the_run(workspace: AgentWorkspace) -> None:
     """A client that says the same thing again, because it heard no answer, may not end the run."""
-    workshop.agent(say("{$last_user}"))
-    workshop.script(say("{$last_user}"), after_last="repeat")
-    async with workshop.open(workers=0) as floor:
-        run = await floor.start("begin")
-        first = (await floor.messages(run))[0].id
+    workspace.agent(say("{$last_user}"))
+    workspace.script(say("{$last_user}"), after_last="repeat")
+    async with workspace.open(workers=0) as runtime:
+        run = await runtime.start("begin")
+        first = (await runtime.messages(run))[0].id
         with pytest.raises(IdTaken):
-            await floor.runs.steer(SPACE, run.id, "as the first", message=first)
-        await floor.runs.steer(SPACE, run.id, "once", message=MessageId("same"))
+            await runtime.runs.steer(SPACE, run.id, "as the first", message=first)
+        await runtime.runs.steer(SPACE, run.id, "once", message=MessageId("same"))
         with pytest.raises(IdTaken):
-            await floor.runs.steer(SPACE, run.id, "twice", message=MessageId("same"))
-    async with workshop.open() as floor:
-        ended = await floor.ended(run)
-        said, messages = await floor.said(run), await floor.messages(run)
+            await runtime.runs.steer(SPACE, run.id, "twice", message=MessageId("same"))
+    async with workspace.open() as runtime:
+        ended = await runtime.wait_until_ended(run)
+        said, messages = await runtime.texts(run), await runtime.messages(run)
     assert ended.status is RunStatus.COMPLETED
     assert said == ["user: begin", "user: once", "assistant: once"]
     assert [message.id == "same" for message in messages] == [False, True, False]
@@ -190,20 +190,20 @@ async def test_a_used_message_id_does_not_break_the_run(workshop: Workshop) -> N
     ],
 )
 async def test_an_invalid_message_is_refused_and_the_run_continues(
-    workshop: Workshop, told: dict[str, str], error: type[Exception]
+    workspace: AgentWorkspace, told: dict[str, str], error: type[Exception]
 ) -> None:
-    workshop.agent(say("{$last_user}"))
-    async with workshop.open(workers=0) as floor:
-        run = await floor.start()
+    workspace.agent(say("{$last_user}"))
+    async with workspace.open(workers=0) as runtime:
+        run = await runtime.start()
         with pytest.raises(error):
-            await floor.runs.steer(SPACE, **{"run": run.id, "content": "psst", **told})  # type: ignore[arg-type]
-    async with workshop.open() as floor:
-        assert (await floor.ended(run)).output == "go"
+            await runtime.runs.steer(SPACE, **{"run": run.id, "content": "psst", **told})  # type: ignore[arg-type]
+    async with workspace.open() as runtime:
+        assert (await runtime.wait_until_ended(run)).output == "go"
 
 
-async def test_an_ended_run_accepts_no_message(workshop: Workshop) -> None:
-    workshop.agent(say("done"))
-    async with workshop.open() as floor:
-        run = await floor.play()
+async def test_an_ended_run_accepts_no_message(workspace: AgentWorkspace) -> None:
+    workspace.agent(say("done"))
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end()
         with pytest.raises(Conflict, match="has ended"):
-            await floor.runs.steer(SPACE, run.id, "too late")
+            await runtime.runs.steer(SPACE, run.id, "too late")

@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.domain.content import Json
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import BlockingTool
 from tests.scenario.agents.random_cancels import cancel_randomly, check_ended, tree
-from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 
 SEED: Final = 20_261_117
 CANCELS: Final = 60
@@ -21,48 +21,50 @@ TOOLS: Final[list[Json]] = [
 ]
 
 
-def write_tree(workshop: Workshop) -> None:
+def write_tree(workspace: AgentWorkspace) -> None:
     """Write agents three deep who wait for each other, talk and ask."""
     spawn = [call("agent_spawn", agent="mid", input=side) for side in ("left", "right")]
     talk = call("agent_message", agent="friend", message="well?")
-    workshop.agent(
+    workspace.agent(
         calling(*spawn, talk),
         calling(call("agent_send", agent="friend", message="bye"), talk),
         say("done"),
         tools=TOOLS,
     )
     deeper = calling(call("agent_spawn", agent="leaf", input="{$last_user}"), call("ask_user", question="may I?"))
-    workshop.agent(calling(call("act")), deeper, say("I did", chunks=4, delay_ms=1), name="mid", tools=TOOLS)
+    workspace.agent(calling(call("act")), deeper, say("I did", chunks=4, delay_ms=1), name="mid", tools=TOOLS)
     ask = calling(call("ask_user", question="where?"), call("sleep", seconds=0.01))
-    workshop.agent(ask, calling(call("look"), call("look")), say("there"), name="leaf", tools=TOOLS)
-    workshop.agent(calling(call("look")), say("well"), name="friend", tools=TOOLS)
+    workspace.agent(ask, calling(call("look"), call("look")), say("there"), name="leaf", tools=TOOLS)
+    workspace.agent(calling(call("look")), say("well"), name="friend", tools=TOOLS)
 
 
-async def test_trees_that_are_cancelled_at_random_moments_leave_nothing_behind(workshop: Workshop) -> None:
-    write_tree(workshop)
-    await cancel_randomly(workshop, cancels=CANCELS, at_once=AT_ONCE, stretch=3, seed=SEED)
+async def test_trees_that_are_cancelled_at_random_moments_leave_nothing_behind(workspace: AgentWorkspace) -> None:
+    write_tree(workspace)
+    await cancel_randomly(workspace, cancels=CANCELS, at_once=AT_ONCE, stretch=3, seed=SEED)
 
 
 async def test_trees_that_are_cancelled_at_random_moments_leave_nothing_behind_on_postgres(
-    on_postgres: Workshop,
+    postgres_workspace: AgentWorkspace,
 ) -> None:
-    write_tree(on_postgres)
-    await cancel_randomly(on_postgres, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=3, seed=SEED)
+    write_tree(postgres_workspace)
+    await cancel_randomly(postgres_workspace, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=3, seed=SEED)
 
 
-async def test_cancelling_stops_three_levels_of_runs_at_once(anywhere: Workshop) -> None:
+async def test_cancelling_stops_three_levels_of_runs_at_once(any_workspace: AgentWorkspace) -> None:
     gate = BlockingTool()
     for name, below in (("bot", "mid"), ("mid", "leaf"), ("leaf", None)):
         spawn = [] if below is None else [call("agent_spawn", agent=below, input="go", wait=False)]
-        anywhere.agent(calling(*spawn, call("gate")), say("done"), name=name, tools=["agent_spawn", "gate"])
-    async with anywhere.open(gate, workers=LEVELS, lease=2 * FOREVER, heartbeat=FOREVER) as floor:  # no heartbeat runs
-        run = await floor.start()
+        any_workspace.agent(calling(*spawn, call("gate")), say("done"), name=name, tools=["agent_spawn", "gate"])
+    async with any_workspace.open(
+        gate, workers=LEVELS, lease=2 * FOREVER, heartbeat=FOREVER
+    ) as runtime:  # no heartbeat runs
+        run = await runtime.start()
         for _ in range(LEVELS):
             await gate.begun.acquire()
-        await floor.runs.cancel(SPACE, run.id)
-        anywhere.script(say("free again"))
-        others = await asyncio.gather(*(floor.play() for _ in range(LEVELS)))  # by the only workers there are
+        await runtime.runs.cancel(SPACE, run.id)
+        any_workspace.script(say("free again"))
+        others = await asyncio.gather(*(runtime.run_to_end() for _ in range(LEVELS)))  # by the only workers there are
         assert [other.output for other in others] == ["free again"] * LEVELS
-        assert len(await tree(floor, run)) == LEVELS
-        await check_ended(floor, run)
+        assert len(await tree(runtime, run)) == LEVELS
+        await check_ended(runtime, run)
     assert gate.cut == gate.times == LEVELS

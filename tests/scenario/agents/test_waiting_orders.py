@@ -16,7 +16,7 @@ from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.testing.clock import HeldClock
-from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, call, calling, say
 
 NAP: Final = timedelta(seconds=5)
 CALLS: Final = (
@@ -45,41 +45,41 @@ def grouped(names: Sequence[str], together: Sequence[bool]) -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-async def floor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Floor]:
+async def runtime(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentRuntime]:
     """Yield one workspace for all examples, whose leases outlast the time that they let pass."""
     folder = tmp_path_factory.mktemp("orders")
-    workshop = Workshop(folder / "workspace", folder / "holdfast.db")
+    workspace = AgentWorkspace(folder / "workspace", folder / "holdfast.db")
     tools = ["ask_user", "task_respond", "agent_spawn", "sleep"]
-    workshop.agent(calling(*CALLS), say("done"), tools=tools)
-    workshop.script(calling(*CALLS), say("done"), after_last="repeat")
-    workshop.agent(calling(call("ask_user", question="child?")), say("grown"), name="kid", tools=tools)
-    async with workshop.open(clock=HeldClock(), lease=timedelta(days=1000)) as opened:
+    workspace.agent(calling(*CALLS), say("done"), tools=tools)
+    workspace.script(calling(*CALLS), say("done"), after_last="repeat")
+    workspace.agent(calling(call("ask_user", question="child?")), say("grown"), name="kid", tools=tools)
+    async with workspace.open(clock=HeldClock(), lease=timedelta(days=1000)) as opened:
         yield opened
 
 
-async def waiting(floor: Floor) -> tuple[Run, dict[str, InterruptId]]:
+async def waiting(runtime: AgentRuntime) -> tuple[Run, dict[str, InterruptId]]:
     """Return a run that waits for all there is to wait for, and the questions to answer."""
-    run = await floor.start()
-    asked = await floor.asks(run, 3)
-    await floor.comes_to(run, RunStatus.WAITING)
+    run = await runtime.start()
+    asked = await runtime.wait_for_interrupts(run, 3)
+    await runtime.wait_for_status(run, RunStatus.WAITING)
     return run, {str(each.message).removesuffix("?"): each.id for each in asked}
 
 
-async def bring(floor: Floor, run: Run, name: str, questions: dict[str, InterruptId]) -> None:
+async def bring(runtime: AgentRuntime, run: Run, name: str, questions: dict[str, InterruptId]) -> None:
     """Let one of the things come that the run waits for."""
     if name == "time":
-        await floor.later(NAP)
+        await runtime.advance(NAP)
     elif name == "word":
         with suppress(Conflict):  # it wants an answer first, or has ended
-            await floor.runs.steer(SPACE, run.id, "by the way")
+            await runtime.runs.steer(SPACE, run.id, "by the way")
     else:
         with suppress(Conflict):  # a word came first, and the question was taken back
-            await floor.runs.respond(SPACE, run.id, name, interrupt=questions[name])
+            await runtime.runs.respond(SPACE, run.id, name, interrupt=questions[name])
 
 
-async def results(floor: Floor, run: Run) -> list[str]:
+async def results(runtime: AgentRuntime, run: Run) -> list[str]:
     """Return the result of each call, in the order of asking."""
-    messages = await floor.messages(run)
+    messages = await runtime.messages(run)
     asked = next(message for message in messages if message.tool_calls)
     found = {message.tool_call_id: str(message.content) for message in messages if message.role is Role.TOOL}
     assert len(found) == sum(message.role is Role.TOOL for message in messages)
@@ -88,29 +88,29 @@ async def results(floor: Floor, run: Run) -> list[str]:
 
 @settings(max_examples=20, deadline=None)
 @given(order=orders)
-async def test_each_call_gets_its_own_resume_cause_in_any_order(floor: Floor, order: list[list[str]]) -> None:
-    run, questions = await waiting(floor)
+async def test_each_call_gets_its_own_resume_cause_in_any_order(runtime: AgentRuntime, order: list[list[str]]) -> None:
+    run, questions = await waiting(runtime)
     for group in order:
-        await asyncio.gather(*(bring(floor, run, name, questions) for name in group))
-    ended = await floor.ended(run)
+        await asyncio.gather(*(bring(runtime, run, name, questions) for name in group))
+    ended = await runtime.wait_until_ended(run)
     assert ended.output == "done"
-    assert await results(floor, run) == RIGHT
-    assert {step.state for step in await floor.steps(run)} == {StepState.DONE}
-    await floor.events(run)
+    assert await results(runtime, run) == RIGHT
+    assert {step.state for step in await runtime.steps(run)} == {StepState.DONE}
+    await runtime.events(run)
 
 
 @settings(max_examples=20, deadline=None)
 @given(order=orders, at=st.integers(0, 4))
 async def test_a_message_in_between_settles_the_remaining_waits_and_loses_nothing(
-    floor: Floor, order: list[list[str]], at: int
+    runtime: AgentRuntime, order: list[list[str]], at: int
 ) -> None:
-    run, questions = await waiting(floor)
+    run, questions = await waiting(runtime)
     for index, group in enumerate(order):
         names = ["word", *group] if index == at else group
-        await asyncio.gather(*(bring(floor, run, name, questions) for name in names))
-    ended = await floor.ended(run)
-    child = await floor.ended(await floor.child(run))
+        await asyncio.gather(*(bring(runtime, run, name, questions) for name in names))
+    ended = await runtime.wait_until_ended(run)
+    child = await runtime.wait_until_ended(await runtime.child(run))
     assert (ended.output, child.output) == ("done", "grown")
-    for result, right, early in zip(await results(floor, run), RIGHT, DISTURBED, strict=True):
+    for result, right, early in zip(await results(runtime, run), RIGHT, DISTURBED, strict=True):
         assert result == right or early in result
-    await floor.events(run)
+    await runtime.events(run)

@@ -11,7 +11,7 @@ from holdfast.sandbox.processes import SupervisedProcesses
 from holdfast.tools.builtin.web import web_fetch
 from holdfast.tools.tool import Tool
 from holdfast.tools.web.fetch import MarkdownConverter
-from tests.scenario.agents.workshop import SPACE, Floor, Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, call, calling, say
 from tests.support.web_server import StubWeb, WebPage, WebServer
 
 
@@ -38,29 +38,31 @@ def fetching(url: str) -> dict[str, Json]:
     return calling(call("web_fetch", url=url))
 
 
-async def results(floor: Floor, run: Run) -> list[str]:
+async def results(runtime: AgentRuntime, run: Run) -> list[str]:
     """Return what the calls of a run came to."""
-    return [said.removeprefix("tool: ") for said in await floor.said(run) if said.startswith("tool: ")]
+    return [said.removeprefix("tool: ") for said in await runtime.texts(run) if said.startswith("tool: ")]
 
 
-async def test_an_unknown_host_needs_approval_and_a_grant_covers_the_host(workshop: Workshop, fetch: Tool) -> None:
-    workshop.agent(
+async def test_an_unknown_host_needs_approval_and_a_grant_covers_the_host(
+    workspace: AgentWorkspace, fetch: Tool
+) -> None:
+    workspace.agent(
         fetching("http://example.com/"), fetching("http://docs.example.com/"), say("done"), tools=["web_fetch"]
     )
-    async with workshop.open(fetch) as floor:
-        run = await floor.start()
-        (asked,) = await floor.asks(run)
+    async with workspace.open(fetch) as runtime:
+        run = await runtime.start()
+        (asked,) = await runtime.wait_for_interrupts(run)
         assert asked.metadata["offers"] == [["web_fetch(domain:example.com)"]]
         response = {"decision": "always"}
-        await floor.runs.respond(SPACE, run.id, response, interrupt=asked.id, digest=asked.digest)
-        assert (await floor.ended(run)).output == "done"
-        assert await results(floor, run) == [
+        await runtime.runs.respond(SPACE, run.id, response, interrupt=asked.id, digest=asked.digest)
+        assert (await runtime.wait_until_ended(run)).output == "done"
+        assert await results(runtime, run) == [
             "[http://example.com/; text/html]\ntea",
             "[http://docs.example.com/; text/html]\ntea",
         ]
 
 
-async def test_a_redirect_is_decided_again(workshop: Workshop, fetch: Tool) -> None:
+async def test_a_redirect_is_decided_again(workspace: AgentWorkspace, fetch: Tool) -> None:
     came: dict[str, str] = {}
     rules: dict[str, dict[str, Json]] = {
         "asked": {"allow": ["web_fetch(domain:example.com)"]},
@@ -69,10 +71,10 @@ async def test_a_redirect_is_decided_again(workshop: Workshop, fetch: Tool) -> N
     }
     for name, permissions in rules.items():
         turn = fetching("http://example.com/away")
-        workshop.agent(turn, say("done"), name=name, tools=["web_fetch"], permissions=permissions)
-    async with workshop.open(fetch) as floor:
+        workspace.agent(turn, say("done"), name=name, tools=["web_fetch"], permissions=permissions)
+    async with workspace.open(fetch) as runtime:
         for name in rules:
-            (came[name],) = await results(floor, await floor.play(agent=name))
+            (came[name],) = await results(runtime, await runtime.run_to_end(agent=name))
     assert came == {
         "asked": "INVALID: it redirects to another host, `http://other.org/`: fetch that if you want it",
         "denied": "INVALID: it redirects to `other.org`, which the rules deny",
@@ -80,48 +82,50 @@ async def test_a_redirect_is_decided_again(workshop: Workshop, fetch: Tool) -> N
     }
 
 
-async def test_web_search_exists_only_with_a_configured_engine(workshop: Workshop, site: WebServer) -> None:
-    workshop.agent(say("hello"), tools=["web_search", "log_write"])
-    async with workshop.open() as floor:
-        run = await floor.play()
-        assert [tool["name"] for tool in (await floor.context(run)).tools] == ["log_write"]
+async def test_web_search_exists_only_with_a_configured_engine(workspace: AgentWorkspace, site: WebServer) -> None:
+    workspace.agent(say("hello"), tools=["web_search", "log_write"])
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end()
+        assert [tool["name"] for tool in (await runtime.context(run)).tools] == ["log_write"]
     url = f"http://127.0.0.1:{site.port}/search"
-    workshop.write("settings.json", {"web": {"search": {"type": "searxng", "url": url}}})
-    workshop.script(calling(call("web_search", query="tea")), say("found"))
-    async with workshop.open() as floor:
-        run = await floor.play()
-        assert await results(floor, run) == ['{"results":[{"title":"Tea","url":"http://a/","snippet":""}]}']
-        assert [tool["name"] for tool in (await floor.context(run)).tools] == ["web_search", "log_write"]
+    workspace.write("settings.json", {"web": {"search": {"type": "searxng", "url": url}}})
+    workspace.script(calling(call("web_search", query="tea")), say("found"))
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end()
+        assert await results(runtime, run) == ['{"results":[{"title":"Tea","url":"http://a/","snippet":""}]}']
+        assert [tool["name"] for tool in (await runtime.context(run)).tools] == ["web_search", "log_write"]
 
 
-async def test_local_addresses_are_fetched_only_if_the_settings_allow_them(workshop: Workshop, site: WebServer) -> None:
+async def test_local_addresses_are_fetched_only_if_the_settings_allow_them(
+    workspace: AgentWorkspace, site: WebServer
+) -> None:
     url = f"http://127.0.0.1:{site.port}/"
-    workshop.agent(fetching(url), say("done"), tools=["web_fetch"], permissions={"allow": ["web_fetch"]})
-    async with workshop.open() as floor:
-        assert await results(floor, await floor.play()) == [
+    workspace.agent(fetching(url), say("done"), tools=["web_fetch"], permissions={"allow": ["web_fetch"]})
+    async with workspace.open() as runtime:
+        assert await results(runtime, await runtime.run_to_end()) == [
             "INVALID: `127.0.0.1` is not on the public internet: it is not fetched"
         ]
     assert site.connections == 0
-    workshop.write("settings.json", {"web": {"allow_private": [f"127.0.0.1:{site.port}"]}})
-    async with workshop.open() as floor:
-        assert await results(floor, await floor.play()) == [f"[{url}; text/html]\ntea"]
+    workspace.write("settings.json", {"web": {"allow_private": [f"127.0.0.1:{site.port}"]}})
+    async with workspace.open() as runtime:
+        assert await results(runtime, await runtime.run_to_end()) == [f"[{url}; text/html]\ntea"]
 
 
 @pytest.mark.parametrize("own", [True, False])
 async def test_beyond_the_tool_limit_only_core_tools_are_shown_until_others_are_activated(
-    workshop: Workshop, own: bool
+    workspace: AgentWorkspace, own: bool
 ) -> None:
     activate: dict[str, Json] = {"name": "tool_activate", "arguments": {"name": "sleep"}}
-    workshop.agent(calling(call("tool_search", query="wait a while")), calling(activate), say("done"))
+    workspace.agent(calling(call("tool_search", query="wait a while")), calling(activate), say("done"))
     tools: list[Json] = ["ask_user", "sleep", "log_write"]
-    workshop.write("settings.json", {"context": {"tools_shown": 100 if own else 2}})
-    workshop.configure(tools=tools, tools_shown=2 if own else None)
-    async with workshop.open() as floor:
-        run = await floor.play()
-        shown = [sorted(tool["name"] for tool in (await floor.context(run, at)).tools) for at in range(3)]
-        assert '"name":"sleep"' in (await results(floor, run))[0]
-        again = await floor.start("and now", thread=run.thread_id)
-        after = sorted(tool["name"] for tool in (await floor.context(await floor.ended(again), 0)).tools)
+    workspace.write("settings.json", {"context": {"tools_shown": 100 if own else 2}})
+    workspace.configure(tools=tools, tools_shown=2 if own else None)
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end()
+        shown = [sorted(tool["name"] for tool in (await runtime.context(run, at)).tools) for at in range(3)]
+        assert '"name":"sleep"' in (await results(runtime, run))[0]
+        again = await runtime.start("and now", thread=run.thread_id)
+        after = sorted(tool["name"] for tool in (await runtime.context(await runtime.wait_until_ended(again), 0)).tools)
     core = ["ask_user", "tool_activate", "tool_search"]
     assert (run.status, shown) == (RunStatus.COMPLETED, [core, core, sorted([*core, "sleep"])])
     assert after == core  # what one run has activated, another has not

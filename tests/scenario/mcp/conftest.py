@@ -1,5 +1,5 @@
 """A workspace for each test."""
 
-from tests.scenario.agents.conftest import clock, workshop
+from tests.scenario.agents.conftest import clock, workspace
 
-__all__ = ["clock", "workshop"]
+__all__ = ["clock", "workspace"]

@@ -7,7 +7,15 @@ from typing import Final
 
 from holdfast.domain.content import Json
 from holdfast.domain.run import Run, RunStatus
-from tests.scenario.agents.workshop import LIMIT, Floor, Turn, Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import (
+    HANG_TIMEOUT_SECONDS,
+    AgentRuntime,
+    AgentWorkspace,
+    Turn,
+    call,
+    calling,
+    say,
+)
 
 PLAIN: Final = Path(__file__).with_name("plain_server.py")
 SDK: Final = Path(__file__).with_name("sdk_server.py")
@@ -26,14 +34,14 @@ def program(script: Path, *arguments: str, **more: Json) -> dict[str, Json]:
     }
 
 
-def agent(workshop: Workshop, *turns: Turn, name: str = "bot", **settings: Json) -> None:
+def agent(workspace: AgentWorkspace, *turns: Turn, name: str = "bot", **settings: Json) -> None:
     """Write an agent with the plain server and all its tools allowed, which ends with the last result."""
     usual: dict[str, Json] = {
         "mcp_servers": {"plain": program(PLAIN)},
         "permissions": {"allow": ["mcp__plain__*"]},
         "tainted": "allow",
     }
-    workshop.agent(*turns, say("{$last_tool}"), name=name, **{**usual, **settings})
+    workspace.agent(*turns, say("{$last_tool}"), name=name, **{**usual, **settings})
 
 
 def asks(tool: str, text: str = "", *, server: str = "plain") -> Turn:
@@ -41,21 +49,21 @@ def asks(tool: str, text: str = "", *, server: str = "plain") -> Turn:
     return calling(call(f"mcp__{server}__{tool}", text=text))
 
 
-async def answers(floor: Floor, run: Run) -> list[str]:
+async def answers(runtime: AgentRuntime, run: Run) -> list[str]:
     """Return the tool results of a completed run."""
-    ended = await floor.ended(run)
+    ended = await runtime.wait_until_ended(run)
     assert ended.status is RunStatus.COMPLETED, ended.error
-    return [str(message.content) for message in await floor.messages(run) if message.role == "tool"]
+    return [str(message.content) for message in await runtime.messages(run) if message.role == "tool"]
 
 
-def effects(workshop: Workshop) -> list[str]:
+def effects(workspace: AgentWorkspace) -> list[str]:
     """Return the lines that a server wrote in the working folder."""
-    written = workshop.folder / "files" / "ran"
+    written = workspace.folder / "files" / "ran"
     return written.read_text().splitlines() if written.exists() else []
 
 
-async def written(workshop: Workshop, line: str) -> None:
+async def written(workspace: AgentWorkspace, line: str) -> None:
     """Wait until a server has written a line."""
-    async with asyncio.timeout(LIMIT):
-        while line not in effects(workshop):  # noqa: ASYNC110  another process sends no event
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
+        while line not in effects(workspace):  # noqa: ASYNC110  another process sends no event
             await asyncio.sleep(0.005)

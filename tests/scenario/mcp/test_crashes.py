@@ -13,7 +13,7 @@ from holdfast.bootstrap.store import open_store
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepKind, StepState
-from tests.scenario.agents.workshop import SPACE, Workshop, say
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, say
 from tests.scenario.mcp.declaring import PLAIN, asks, effects, program
 from tests.scenario.mcp.victim import WORKER, Task
 from tests.support.database_probe import open_probe
@@ -37,9 +37,9 @@ def mark() -> str:
 
 
 @pytest.fixture
-def workshop(shared_memory: Path, mark: str) -> Workshop:
+def workspace(shared_memory: Path, mark: str) -> AgentWorkspace:
     """Return a workspace whose agent calls an effectful tool and an idempotent one; both take half a second."""
-    made = Workshop(shared_memory / "workspace", shared_memory / "holdfast.db")
+    made = AgentWorkspace(shared_memory / "workspace", shared_memory / "holdfast.db")
     made.write(mark, "Turns.")
     slow = program(PLAIN, str(made.folder / mark), env={"SLOWLY": mark})
     servers = {"once": slow, "again": {**slow, "classes": {"slowly": "idempotent"}}}
@@ -50,17 +50,19 @@ def workshop(shared_memory: Path, mark: str) -> Workshop:
 
 
 @pytest.mark.parametrize("fatal", NAMES)
-async def test_a_kill_in_the_middle_of_a_call(workers: ForkServer, workshop: Workshop, mark: str, fatal: str) -> None:
-    shutil.rmtree(workshop.folder / "files", ignore_errors=True)
-    task = Task(where=str(workshop.where), workspace=str(workshop.folder), run=RunId(f"run-{fatal}"), fatal=fatal)
+async def test_a_kill_in_the_middle_of_a_call(
+    workers: ForkServer, workspace: AgentWorkspace, mark: str, fatal: str
+) -> None:
+    shutil.rmtree(workspace.folder / "files", ignore_errors=True)
+    task = Task(where=str(workspace.database), workspace=str(workspace.folder), run=RunId(f"run-{fatal}"), fatal=fatal)
     await workers.send(msgspec.to_builtins(task), seconds=None)
     assert await died_out(mark)
     await workers.send(msgspec.to_builtins(msgspec.structs.replace(task, fatal=None)), seconds=None)
     assert await died_out(mark)
-    assert Counter(effects(workshop)) == ({"once": 1, "again": 1} if fatal == "once" else {"once": 1, "again": 2})
-    async with open_store(workshop.where) as store:
+    assert Counter(effects(workspace)) == ({"once": 1, "again": 1} if fatal == "once" else {"once": 1, "again": 2})
+    async with open_store(workspace.database) as store:
         assert (await store.runs.get(SPACE, task.run)).status is RunStatus.COMPLETED
         steps = [step.state for step in await store.steps.of_run(SPACE, task.run) if step.kind is StepKind.TOOL]
     assert steps == [StepState.UNKNOWN if fatal == "once" else StepState.DONE, StepState.DONE]
-    async with open_probe(workshop.where) as probe:
+    async with open_probe(workspace.database) as probe:
         await check_log(probe)

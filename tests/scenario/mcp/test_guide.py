@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 from tests.scenario.mcp.declaring import answers
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "mcp.md").read_text(encoding="utf-8")
@@ -19,13 +19,13 @@ def block(kind: str) -> str:
     return found[1]
 
 
-async def test_the_server_of_the_guide_answers_the_agent_of_the_guide(workshop: Workshop) -> None:
+async def test_the_server_of_the_guide_answers_the_agent_of_the_guide(workspace: AgentWorkspace) -> None:
     settings = msgspec.json.decode(block("json agent.json"))
     # The Python of the tests has the SDK; the system's Python may not, or may not be reachable in a sandbox.
     weather = {**settings["mcp_servers"]["weather"], "command": sys.executable, "sandbox": "off"}
-    workshop.write("tools/weather/server.py", block("python no-run"))
-    workshop.agent(calling(call("mcp__weather__forecast", city="Bern")), say("done"))
-    workshop.configure(**{**settings, "mcp_servers": {"weather": weather}})
-    async with workshop.open() as floor:
-        (said,) = await answers(floor, await floor.start())
+    workspace.write("tools/weather/server.py", block("python no-run"))
+    workspace.agent(calling(call("mcp__weather__forecast", city="Bern")), say("done"))
+    workspace.configure(**{**settings, "mcp_servers": {"weather": weather}})
+    async with workspace.open() as runtime:
+        (said,) = await answers(runtime, await runtime.start())
     assert msgspec.json.decode(said) == {"city": "Bern", "sky": "clear"}

@@ -12,7 +12,16 @@ import pytest
 
 from holdfast.domain.content import Json
 from holdfast.domain.ids import FileId
-from tests.scenario.agents.workshop import LIMIT, SPACE, Floor, Turn, Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import (
+    HANG_TIMEOUT_SECONDS,
+    SPACE,
+    AgentRuntime,
+    AgentWorkspace,
+    Turn,
+    call,
+    calling,
+    say,
+)
 from tests.scenario.mcp.declaring import SDK, agent, answers, program
 
 TURNS: list[Turn] = [
@@ -57,7 +66,7 @@ def address() -> Iterator[Address]:
 
 
 def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + HANG_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -67,74 +76,74 @@ def _wait_for(port: int) -> None:
             return
 
 
-async def played(floor: Floor) -> list[str]:
+async def played(runtime: AgentRuntime) -> list[str]:
     """Run an agent that uses every tool, respond to its interrupt, and return the tool results."""
-    run = await floor.start()
-    (question,) = await floor.asks(run)
+    run = await runtime.start()
+    (question,) = await runtime.wait_for_interrupts(run)
     assert question.message == "The MCP server `sdk` asks: Who has the key?"
-    await floor.runs.respond(SPACE, run.id, {"action": "accept", "content": {"name": "Ada"}})
-    return await answers(floor, run)
+    await runtime.runs.respond(SPACE, run.id, {"action": "accept", "content": {"name": "Ada"}})
+    return await answers(runtime, run)
 
 
-async def check(floor: Floor, said: list[str]) -> None:
+async def check(runtime: AgentRuntime, said: list[str]) -> None:
     """Check the tool results."""
     assert msgspec.json.decode(said[0]) == {"total": 3}
     assert "it is broken" in said[1]
     assert said[2].startswith("look:\n[image/png, 12 bytes: file `")
     picture = FileId(said[2].partition("file `")[2].partition("`")[0])
-    assert await floor.store.files.content(SPACE, picture) == b"\x89PNG no more"
+    assert await runtime.store.files.content(SPACE, picture) == b"\x89PNG no more"
     assert said[3] == "Ada has the key"
     assert said[4] == "learned"
-    async with asyncio.timeout(LIMIT):
-        while "mcp__sdk__juggle" not in await shown(floor):
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
+        while "mcp__sdk__juggle" not in await shown(runtime):
             pass  # it tells of new tools when it likes
 
 
-async def shown(floor: Floor) -> list[str]:
+async def shown(runtime: AgentRuntime) -> list[str]:
     """Return the tools of a new run."""
-    return [tool["name"] for tool in (await floor.context(await floor.play(agent="looker"))).tools]
+    return [tool["name"] for tool in (await runtime.context(await runtime.run_to_end(agent="looker"))).tools]
 
 
-def agents(workshop: Workshop, declared: Json) -> None:
+def agents(workspace: AgentWorkspace, declared: Json) -> None:
     """Write agents with a server: one uses every tool, one lists them, one kills it and one only counts."""
     usual: dict[str, Json] = {"mcp_servers": {"sdk": declared}, "permissions": {"allow": ["mcp__sdk__*"]}}
-    agent(workshop, *TURNS, **usual)
-    agent(workshop, name="looker", **usual)
-    agent(workshop, calling(call("mcp__sdk__die")), name="killer", **usual)
-    agent(workshop, calling(call("mcp__sdk__add", a=1, b=2)), name="counter", **usual)
-    workshop.script(say("I see"), agent="looker")
+    agent(workspace, *TURNS, **usual)
+    agent(workspace, name="looker", **usual)
+    agent(workspace, calling(call("mcp__sdk__die")), name="killer", **usual)
+    agent(workspace, calling(call("mcp__sdk__add", a=1, b=2)), name="counter", **usual)
+    workspace.script(say("I see"), agent="looker")
 
 
-async def test_a_server_on_pipes(workshop: Workshop) -> None:
-    agents(workshop, program(SDK))
-    async with workshop.open() as floor:
-        said = await played(floor)
-        await check(floor, said)
+async def test_a_server_on_pipes(workspace: AgentWorkspace) -> None:
+    agents(workspace, program(SDK))
+    async with workspace.open() as runtime:
+        said = await played(runtime)
+        await check(runtime, said)
         assert said[5] == "nobody"
 
 
 async def test_a_server_over_http_gets_the_headers_and_its_secrets_stay_secret(
-    workshop: Workshop, address: Address, monkeypatch: pytest.MonkeyPatch
+    workspace: AgentWorkspace, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SDK_PHRASE", "open sesame 789")
-    agents(workshop, {"url": address.url, "headers": {"Authorization": "Bearer ${SDK_PHRASE}"}})
-    async with workshop.open() as floor:
-        said = await played(floor)
-        await check(floor, said)
+    agents(workspace, {"url": address.url, "headers": {"Authorization": "Bearer ${SDK_PHRASE}"}})
+    async with workspace.open() as runtime:
+        said = await played(runtime)
+        await check(runtime, said)
         assert said[5] == "Bearer [redacted]"
 
 
 async def test_an_http_server_that_dies_in_a_call_fails_the_call_and_is_reconnected(
-    workshop: Workshop, address: Address
+    workspace: AgentWorkspace, address: Address
 ) -> None:
-    agents(workshop, {"url": address.url})
-    async with workshop.open() as floor:
-        (died,) = await answers(floor, await floor.start(agent="killer"))
-        (away,) = await answers(floor, await floor.start(agent="counter"))
+    agents(workspace, {"url": address.url})
+    async with workspace.open() as runtime:
+        (died,) = await answers(runtime, await runtime.start(agent="killer"))
+        (away,) = await answers(runtime, await runtime.start(agent="counter"))
         address.stop()
         address.start()
-        async with asyncio.timeout(LIMIT):
-            while "total" not in (again := (await answers(floor, await floor.start(agent="counter")))[0]):
+        async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
+            while "total" not in (again := (await answers(runtime, await runtime.start(agent="counter")))[0]):
                 assert again.startswith("MCP_SERVER_FAILED: ")  # it is in backoff
     assert died.startswith("MCP_SERVER_FAILED: the MCP server `sdk` failed: ")
     assert "Its outcome is unknown" in died

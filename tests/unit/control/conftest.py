@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.agents.workshop import Floor, Workshop, say
+from tests.scenario.agents.agent_workspace import AgentRuntime, AgentWorkspace, say
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
+def workshop(tmp_path: Path) -> AgentWorkspace:
     """Return a workspace with the agent `bot`."""
-    made = Workshop(tmp_path / "workspace", tmp_path / "holdfast.db")
+    made = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
     made.agent(say("done"), tools=["ask_user"], limits={"max_iterations": 20})
     return made
 
 
 @pytest.fixture
-async def floor(workshop: Workshop) -> AsyncIterator[Floor]:
+async def floor(workshop: AgentWorkspace) -> AsyncIterator[AgentRuntime]:
     """Yield it, open and without workers."""
     async with workshop.open(workers=0) as opened:
         yield opened

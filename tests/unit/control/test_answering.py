@@ -12,7 +12,7 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread
 from tests.builders import claim, finish
 from tests.conformance.run_builders import WAITING_FOR_PERSON, commit, new_interrupt
-from tests.scenario.agents.workshop import SPACE, Floor, Workshop
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace
 from tests.unit.control.unchanged import unchanged
 
 CHOICE: dict[str, Json] = {"type": "string", "enum": ["red", "green"]}
@@ -23,7 +23,7 @@ def question(name: str, **more: Any) -> NewInterrupt:
     return new_interrupt(name, **{"kind": InterruptKind.INPUT, **more})
 
 
-async def asking(floor: Floor, *names: str, parent: Run | None = None, **more: Any) -> Run:
+async def asking(floor: AgentRuntime, *names: str, parent: Run | None = None, **more: Any) -> Run:
     """Return a run that asks a person."""
     run = await floor.start(thread=NewThread(agent_type="bot"), parent_run_id=None if parent is None else parent.id)
     await commit(
@@ -35,14 +35,14 @@ async def asking(floor: Floor, *names: str, parent: Run | None = None, **more: A
     return await floor.get(run)
 
 
-async def test_the_only_question_needs_no_name(floor: Floor) -> None:
+async def test_the_only_question_needs_no_name(floor: AgentRuntime) -> None:
     run = await asking(floor, "one")
     answered = await floor.runs.respond(SPACE, run.id, {"any": "thing"}, by="ada")
     assert (answered.status, answered.response) == (InterruptStatus.ANSWERED, {"any": "thing"})
     assert (answered.answered_by, (await floor.get(run)).status) == ("ada", RunStatus.QUEUED)
 
 
-async def test_an_approval_need_not_repeat_what_it_approves(floor: Floor, workshop: Workshop) -> None:
+async def test_an_approval_need_not_repeat_what_it_approves(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     run = await asking(floor, "one", "two", kind=InterruptKind.APPROVAL, digest="of these arguments")
     async with unchanged(floor, workshop):
         for other in ("of others", ""):
@@ -52,7 +52,7 @@ async def test_an_approval_need_not_repeat_what_it_approves(floor: Floor, worksh
     assert (await floor.runs.respond(SPACE, run.id, "yes")).status is InterruptStatus.ANSWERED
 
 
-async def test_several_questions_need_a_name(floor: Floor, workshop: Workshop) -> None:
+async def test_several_questions_need_a_name(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     run = await asking(floor, "one", "two")
     async with unchanged(floor, workshop):
         with pytest.raises(Invalid, match="several open interrupts") as refused:
@@ -62,7 +62,7 @@ async def test_several_questions_need_a_name(floor: Floor, workshop: Workshop) -
     assert (await floor.runs.respond(SPACE, run.id, "no")).id == "one"
 
 
-async def test_the_question_of_a_child_is_answered_at_the_root(floor: Floor) -> None:
+async def test_the_question_of_a_child_is_answered_at_the_root(floor: AgentRuntime) -> None:
     root = await asking(floor, "own")
     child = await asking(floor, "of child", parent=root)
     await floor.runs.respond(SPACE, root.id, "yes", interrupt=InterruptId("own"))
@@ -70,7 +70,9 @@ async def test_the_question_of_a_child_is_answered_at_the_root(floor: Floor) -> 
     assert (answered.id, answered.run_id, answered.root_run_id) == ("of child", child.id, root.id)
 
 
-async def test_the_question_of_somebody_else_is_not_answered_here(floor: Floor, workshop: Workshop) -> None:
+async def test_the_question_of_somebody_else_is_not_answered_here(
+    floor: AgentRuntime, workshop: AgentWorkspace
+) -> None:
     run, other = await asking(floor, "one"), await asking(floor, "two")
     async with unchanged(floor, workshop):
         with pytest.raises(NotFound, match="has no interrupt"):
@@ -78,7 +80,7 @@ async def test_the_question_of_somebody_else_is_not_answered_here(floor: Floor, 
     assert (await floor.get(other)).status is RunStatus.WAITING
 
 
-async def test_a_question_is_answered_once(floor: Floor, workshop: Workshop) -> None:
+async def test_a_question_is_answered_once(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     run = await asking(floor, "one")
     await floor.runs.respond(SPACE, run.id, "yes")
     async with unchanged(floor, workshop):
@@ -98,7 +100,7 @@ async def test_a_question_is_answered_once(floor: Floor, workshop: Workshop) -> 
     ],
 )
 async def test_an_answer_that_is_none_changes_nothing(
-    floor: Floor, workshop: Workshop, given: dict[str, Any], error: type[HoldfastError]
+    floor: AgentRuntime, workshop: AgentWorkspace, given: dict[str, Any], error: type[HoldfastError]
 ) -> None:
     run = await asking(floor, "one")
     async with unchanged(floor, workshop):
@@ -108,7 +110,7 @@ async def test_an_answer_that_is_none_changes_nothing(
 
 @pytest.mark.parametrize("response", ["blue", 7, None, {"outcome": "red"}])
 async def test_where_there_is_a_choice_the_answer_is_one_of_it(
-    floor: Floor, workshop: Workshop, response: Json
+    floor: AgentRuntime, workshop: AgentWorkspace, response: Json
 ) -> None:
     run = await asking(floor, "one", response_schema=CHOICE)
     async with unchanged(floor, workshop):
@@ -118,35 +120,35 @@ async def test_where_there_is_a_choice_the_answer_is_one_of_it(
     assert (await floor.runs.respond(SPACE, run.id, "red")).response == "red"
 
 
-async def test_a_schema_that_is_none_does_not_keep_anybody_from_answering(floor: Floor) -> None:
+async def test_a_schema_that_is_none_does_not_keep_anybody_from_answering(floor: AgentRuntime) -> None:
     run = await asking(floor, "one", response_schema={"type": "colour"})
     assert (await floor.runs.respond(SPACE, run.id, "red")).status is InterruptStatus.ANSWERED
 
 
-async def test_a_run_that_asks_is_not_steered(floor: Floor, workshop: Workshop) -> None:
+async def test_a_run_that_asks_is_not_steered(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     run = await asking(floor, "one")
     async with unchanged(floor, workshop):
         with pytest.raises(Waiting):
             await floor.runs.steer(SPACE, run.id, "psst")
 
 
-async def test_a_run_whose_child_asks_may_be_steered(floor: Floor) -> None:
+async def test_a_run_whose_child_asks_may_be_steered(floor: AgentRuntime) -> None:
     root = await asking(floor, "own")
     await asking(floor, "of child", parent=root)
     await floor.runs.respond(SPACE, root.id, "yes", interrupt=InterruptId("own"))
     assert await floor.runs.steer(SPACE, root.id, "psst") == 2
 
 
-async def test_cancelling_takes_the_children_along(floor: Floor) -> None:
+async def test_cancelling_takes_the_children_along(floor: AgentRuntime) -> None:
     root = await asking(floor, "own")
     child = await asking(floor, "of child", parent=root)
     ended = await floor.runs.cancel(SPACE, root.id, by="ada")
     assert (ended.id, ended.status, ended.cancelled_by) == (root.id, RunStatus.CANCELLED, "ada")
     assert (await floor.get(child)).status is RunStatus.CANCELLED
-    assert await floor.questions(root) == []
+    assert await floor.open_interrupts(root) == []
 
 
-async def test_what_has_ended_is_not_cancelled(floor: Floor, workshop: Workshop) -> None:
+async def test_what_has_ended_is_not_cancelled(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     cancelled, completed = await asking(floor, "one"), await floor.start()
     await floor.runs.cancel(SPACE, cancelled.id)
     await finish(floor.store, await claim(floor.store))

@@ -4,10 +4,10 @@ import pytest
 
 from holdfast.control.monitoring import HealthControl
 from holdfast.domain.errors import Unavailable
-from tests.scenario.agents.workshop import Floor
+from tests.scenario.agents.agent_workspace import AgentRuntime
 
 
-async def test_a_process_is_ready_until_it_begins_to_stop(floor: Floor) -> None:
+async def test_a_process_is_ready_until_it_begins_to_stop(floor: AgentRuntime) -> None:
     health = HealthControl(floor.store.spaces, version="1")
     assert (await health.ready()).status == "ready"
     health.close()

@@ -11,11 +11,11 @@ from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.run import Mode, Priority, Run, RunStatus
 from tests.builders import assistant, call, claim, finish, result, user
 from tests.conformance.run_builders import FAILED, commit
-from tests.scenario.agents.workshop import SPACE, Floor, Workshop
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace
 from tests.unit.control.unchanged import unchanged
 
 
-async def failed(floor: Floor, **options: Any) -> Run:
+async def failed(floor: AgentRuntime, **options: Any) -> Run:
     """Return a run that failed after it had called a tool."""
     run = await floor.start("begin", **options)
     lease = await claim(floor.store)
@@ -23,7 +23,7 @@ async def failed(floor: Floor, **options: Any) -> Run:
     return await floor.get(run)
 
 
-async def test_a_retry_goes_on_where_the_run_stood(floor: Floor) -> None:
+async def test_a_retry_goes_on_where_the_run_stood(floor: AgentRuntime) -> None:
     stopped = await failed(
         floor,
         mode=Mode.TASK,
@@ -42,7 +42,7 @@ async def test_a_retry_goes_on_where_the_run_stood(floor: Floor) -> None:
     assert again.created_by == "ada"
 
 
-async def test_a_retry_from_the_start_is_a_fork_with_the_same_input(floor: Floor) -> None:
+async def test_a_retry_from_the_start_is_a_fork_with_the_same_input(floor: AgentRuntime) -> None:
     first = await floor.start("one")
     await finish(floor.store, await claim(floor.store))
     told = [NewMessage(role=Role.SYSTEM, content="be brief"), user("two", id="mine")]
@@ -57,21 +57,21 @@ async def test_a_retry_from_the_start_is_a_fork_with_the_same_input(floor: Floor
     assert [message.content for message in history] == ["one", "done", "be brief", "two"]
 
 
-async def test_the_first_run_of_a_thread_begins_anew(floor: Floor) -> None:
+async def test_the_first_run_of_a_thread_begins_anew(floor: AgentRuntime) -> None:
     stopped = await failed(floor)
     again = (await floor.runs.retry(SPACE, stopped.id, from_start=True)).run
     assert again.base_run_id is None
     assert [message.content for message in await floor.store.messages.history(SPACE, again.id)] == ["begin"]
 
 
-async def test_what_was_cancelled_can_be_tried_again(floor: Floor) -> None:
+async def test_what_was_cancelled_can_be_tried_again(floor: AgentRuntime) -> None:
     run = await floor.start("begin")
     await floor.runs.cancel(SPACE, run.id)
     again = (await floor.runs.retry(SPACE, run.id)).run
     assert (again.status, again.base_run_id) == (RunStatus.QUEUED, run.id)
 
 
-async def test_only_what_was_stopped_is_tried_again(floor: Floor, workshop: Workshop) -> None:
+async def test_only_what_was_stopped_is_tried_again(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     completed = await floor.start()
     await finish(floor.store, await claim(floor.store))
     live = await floor.start()

@@ -13,27 +13,27 @@ from holdfast.domain.run import Mode, RunStatus
 from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
 from holdfast.workspace.agents import FolderAgents
 from tests.builders import assistant, call, user
-from tests.scenario.agents.workshop import SPACE, Floor, Workshop, say
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, say
 from tests.unit.control.unchanged import unchanged
 
 
-async def test_a_run_takes_over_the_model_and_the_limits_of_its_agent(floor: Floor) -> None:
+async def test_a_run_takes_over_the_model_and_the_limits_of_its_agent(floor: AgentRuntime) -> None:
     run = await floor.start(limits=Limits(token_budget=10))
     assert (run.agent_type, run.model, run.status) == ("bot", "scripted:script.json", RunStatus.QUEUED)
     assert run.limits == Limits(max_iterations=20, token_budget=10)
 
 
-async def test_a_run_keeps_the_model_that_is_chosen_for_it(floor: Floor, workshop: Workshop) -> None:
+async def test_a_run_keeps_the_model_that_is_chosen_for_it(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     workshop.write("agents/bot/other.json", {"turns": [say("x")]})
     assert (await floor.start(model="scripted:other.json")).model == "scripted:other.json"
 
 
-async def test_without_a_name_the_agent_is_that_of_the_thread(floor: Floor) -> None:
+async def test_without_a_name_the_agent_is_that_of_the_thread(floor: AgentRuntime) -> None:
     thread = await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))
     assert (await floor.start(thread=thread.id)).agent_type == "bot"
 
 
-async def test_the_agent_is_that_which_the_thread_has_now(floor: Floor, workshop: Workshop) -> None:
+async def test_the_agent_is_that_which_the_thread_has_now(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     thread = (await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))).id
     assert (await floor.start(thread=thread)).agent_type == "bot"
     workshop.agent(say("x"), name="other")
@@ -70,14 +70,14 @@ REFUSED: list[tuple[dict[str, Any], type[HoldfastError], str]] = [
 
 @pytest.mark.parametrize(("asked", "error", "message"), REFUSED, ids=lambda value: str(value)[:30])
 async def test_what_can_never_run_is_refused_and_nothing_is_made(
-    floor: Floor, workshop: Workshop, asked: dict[str, Any], error: type[HoldfastError], message: str
+    floor: AgentRuntime, workshop: AgentWorkspace, asked: dict[str, Any], error: type[HoldfastError], message: str
 ) -> None:
     async with unchanged(floor, workshop):
         with pytest.raises(error, match=message):
             await floor.start(**asked)
 
 
-async def test_an_agent_that_never_was_good_runs_nothing(floor: Floor, workshop: Workshop) -> None:
+async def test_an_agent_that_never_was_good_runs_nothing(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     workshop.write("agents/bad/AGENT.md", "x")
     workshop.write("agents/bad/agent.json", {"model": "scripted:x.json", "toolz": []})
     async with unchanged(floor, workshop):
@@ -85,7 +85,7 @@ async def test_an_agent_that_never_was_good_runs_nothing(floor: Floor, workshop:
             await floor.start(agent="bad")
 
 
-async def test_a_thread_that_is_archived_takes_no_run(floor: Floor, workshop: Workshop) -> None:
+async def test_a_thread_that_is_archived_takes_no_run(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     thread = await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))
     await floor.store.threads.update(SPACE, thread.id, ThreadPatch(status=ThreadStatus.ARCHIVED))
     async with unchanged(floor, workshop):
@@ -93,7 +93,9 @@ async def test_a_thread_that_is_archived_takes_no_run(floor: Floor, workshop: Wo
             await floor.start(thread=thread.id)
 
 
-async def test_the_same_request_under_the_same_key_is_the_same_run(floor: Floor, workshop: Workshop) -> None:
+async def test_the_same_request_under_the_same_key_is_the_same_run(
+    floor: AgentRuntime, workshop: AgentWorkspace
+) -> None:
     thread = await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))
     new = NewRun(thread=thread.id, messages=[user("go")], idempotency_key="once")
     first = await floor.runs.start(SPACE, new)
@@ -103,7 +105,7 @@ async def test_the_same_request_under_the_same_key_is_the_same_run(floor: Floor,
     assert again.run == first.run
 
 
-EDITS: list[Callable[[Workshop], None]] = [
+EDITS: list[Callable[[AgentWorkspace], None]] = [
     lambda workshop: workshop.configure(model=["scripted:script.json", "scripted:other.json"], limits={}),
     lambda workshop: workshop.configure(model="scripted:other.json", limits={"max_iterations": 3}),
 ]
@@ -111,7 +113,7 @@ EDITS: list[Callable[[Workshop], None]] = [
 
 @pytest.mark.parametrize("edit", EDITS)
 async def test_a_request_is_the_same_also_when_its_agent_was_edited_meanwhile(
-    floor: Floor, workshop: Workshop, edit: Callable[[Workshop], None]
+    floor: AgentRuntime, workshop: AgentWorkspace, edit: Callable[[AgentWorkspace], None]
 ) -> None:
     thread = await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))
     new = NewRun(thread=thread.id, messages=[user("go")], idempotency_key="once")

@@ -9,13 +9,13 @@ from opentelemetry.trace import SpanKind, StatusCode
 from holdfast.domain.events import TextMessageContent
 from holdfast.domain.run import RunStatus
 from holdfast.telemetry.run_spans import run_span_id, run_trace_id
-from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 from tests.unit.telemetry.spans import Recorded, about, is_below
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path / "workspace", tmp_path / "holdfast.db")
+def workshop(tmp_path: Path) -> AgentWorkspace:
+    return AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
 
 
 @pytest.fixture
@@ -24,12 +24,12 @@ def recorded() -> Recorded:
 
 
 async def test_the_spans_of_a_run_its_model_calls_and_its_tools_are_one_tree(
-    workshop: Workshop, recorded: Recorded
+    workshop: AgentWorkspace, recorded: Recorded
 ) -> None:
     usage = {"input_tokens": 7, "output_tokens": 2}
     workshop.agent(calling(call("todo_read"), usage=usage), say("done", usage=usage), tools=["todo_read"])
     async with workshop.open(tracing=recorded.tracing) as floor:
-        run = await floor.play()
+        run = await floor.run_to_end()
     work, tool, chats = (
         recorded.one("invoke_agent bot"),
         recorded.one("execute_tool todo_read"),
@@ -71,11 +71,11 @@ async def test_the_spans_of_a_run_its_model_calls_and_its_tools_are_one_tree(
     assert {span.resource.attributes["service.version"] for span in recorded.all()} == {"1.2.3"}
 
 
-async def test_spans_of_a_child_run_are_below_its_parents_span(workshop: Workshop, recorded: Recorded) -> None:
+async def test_spans_of_a_child_run_are_below_its_parents_span(workshop: AgentWorkspace, recorded: Recorded) -> None:
     workshop.agent(say("helped"), name="helper")
     workshop.agent(calling(call("agent_spawn", agent="helper", input="help")), say("done"), tools=["agent_spawn"])
     async with workshop.open(tracing=recorded.tracing) as floor:
-        run = await floor.play()
+        run = await floor.run_to_end()
     first, again = sorted(recorded.named("invoke_agent bot"), key=lambda span: span.start_time or 0)
     child = recorded.one("invoke_agent helper")
     assert {span.context.trace_id for span in recorded.all()} == {run_trace_id(SPACE, run.id)}
@@ -88,27 +88,27 @@ async def test_spans_of_a_child_run_are_below_its_parents_span(workshop: Worksho
     ]
 
 
-async def test_a_run_that_another_process_continues_stays_in_its_trace(workshop: Workshop) -> None:
+async def test_a_run_that_another_process_continues_stays_in_its_trace(workshop: AgentWorkspace) -> None:
     before, after = Recorded(), Recorded()
     workshop.agent(calling(call("ask_user", question="which?")), say("done"), tools=["ask_user"])
     async with workshop.open(tracing=before.tracing) as floor:
         run = await floor.start()
-        (question,) = await floor.asks(run)
-        await floor.comes_to(run, RunStatus.WAITING)
+        (question,) = await floor.wait_for_interrupts(run)
+        await floor.wait_for_status(run, RunStatus.WAITING)
     async with workshop.open(tracing=after.tracing) as floor:
         await floor.runs.respond(SPACE, run.id, response="this", interrupt=question.id)
-        await floor.ended(run)
+        await floor.wait_until_ended(run)
     assert is_below(after.one("invoke_agent bot"), before.one("invoke_agent bot"))
 
 
-async def test_spans_have_content_only_if_it_is_enabled(workshop: Workshop) -> None:
+async def test_spans_have_content_only_if_it_is_enabled(workshop: AgentWorkspace) -> None:
     plain, with_content = Recorded(), Recorded(capture_content=True)
     workshop.agent(
         calling(call("todo_write", items=[{"title": "sesame"}]), say="opening"), say("sesame"), tools=["todo_write"]
     )
     for recorded in (plain, with_content):
         async with workshop.open(tracing=recorded.tracing) as floor:
-            await floor.play("sesame?")
+            await floor.run_to_end("sesame?")
     assert not [span for span in plain.all() if "sesame" in str(about(span)) or span.events]
     first, last = with_content.named("chat script.json")
     assert json.loads(about(first)["gen_ai.input.messages"]) == [
@@ -129,34 +129,34 @@ async def test_spans_have_content_only_if_it_is_enabled(workshop: Workshop) -> N
     assert "gen_ai.tool.call.result" in tool
 
 
-async def test_the_span_of_a_failed_run_has_a_code_and_no_message(workshop: Workshop, recorded: Recorded) -> None:
+async def test_the_span_of_a_failed_run_has_a_code_and_no_message(workshop: AgentWorkspace, recorded: Recorded) -> None:
     workshop.agent({"error": {"code": "MODEL_REFUSED", "message": "the word is sesame"}})
     async with workshop.open(tracing=recorded.tracing) as floor:
-        await floor.play()
+        await floor.run_to_end()
     for name in ("chat script.json", "invoke_agent bot"):
         span = recorded.one(name)
         assert (about(span)["error.type"], span.status.status_code) == ("MODEL_REFUSED", StatusCode.ERROR)
         assert "sesame" not in f"{about(span)} {span.status.description} {span.events}"
 
 
-async def test_a_cancelled_run_ends_its_spans(workshop: Workshop, recorded: Recorded) -> None:
+async def test_a_cancelled_run_ends_its_spans(workshop: AgentWorkspace, recorded: Recorded) -> None:
     workshop.agent(say("one moment", stall=True))
     async with workshop.open(tracing=recorded.tracing) as floor:
         run = await floor.start()
-        await floor.until(run, lambda event: isinstance(event, TextMessageContent))
+        await floor.wait_for_event(run, lambda event: isinstance(event, TextMessageContent))
         await floor.runs.cancel(SPACE, run.id)
     for name in ("chat script.json", "invoke_agent bot"):
         assert about(recorded.one(name))["error.type"] == "cut_off"
 
 
-async def test_a_sampler_decides_for_a_whole_tree(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sampler_decides_for_a_whole_tree(workshop: AgentWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
     recorded = Recorded()
     workshop.agent(say("helped"), name="helper")
     workshop.agent(calling(call("agent_spawn", agent="helper", input="help")), say("done"), tools=["agent_spawn"])
     async with workshop.open(tracing=recorded.tracing) as floor:
-        runs = [await floor.play() for _ in range(8)]
+        runs = [await floor.run_to_end() for _ in range(8)]
     seen = {span.context.trace_id: 0 for span in recorded.all()}
     for span in recorded.all():
         seen[span.context.trace_id] += 1
@@ -164,10 +164,10 @@ async def test_a_sampler_decides_for_a_whole_tree(workshop: Workshop, monkeypatc
     assert len(set(seen.values())) <= 1, "a trace is whole, or there is none of it"
 
 
-async def test_the_environment_can_disable_spans(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_can_disable_spans(workshop: AgentWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     recorded = Recorded()
     workshop.agent(say("done"))
     async with workshop.open(tracing=recorded.tracing) as floor:
-        assert (await floor.play()).status is RunStatus.COMPLETED
+        assert (await floor.run_to_end()).status is RunStatus.COMPLETED
     assert recorded.all() == ()

@@ -36,9 +36,9 @@ from tests.builders import user
 Turn: TypeAlias = dict[str, Json]
 
 SPACE: Final = DEFAULT_SPACE
-LIMIT: Final = 60.0
+HANG_TIMEOUT_SECONDS: Final = 60.0
 """Seconds after which a test counts as hanging."""
-PATIENCE: Final = RetryPolicy(max_attempts=3, first_delay_seconds=0.01)
+QUICK_RETRIES: Final = RetryPolicy(max_attempts=3, first_delay_seconds=0.01)
 STAND_IN: Final = "local:stand-in"
 
 E = TypeVar("E", bound=HoldfastEvent)
@@ -59,12 +59,12 @@ def calling(*calls: dict[str, Json], **more: Json) -> Turn:
     return {"call": list(calls), **more}
 
 
-class Workshop:
+class AgentWorkspace:
     """A workspace and its database, which a test can open repeatedly."""
 
-    def __init__(self, folder: Path, where: str | Path) -> None:
+    def __init__(self, folder: Path, database: str | Path) -> None:
         self.folder = folder
-        self.where = where
+        self.database = database
         folder.mkdir()
 
     def agent(self, *turns: Turn, name: str = "bot", **settings: Json) -> None:
@@ -99,18 +99,18 @@ class Workshop:
         self,
         *tools: Tool,
         clock: HeldClock | None = None,
-        patience: RetryPolicy = PATIENCE,
-        pace: CommitInterval | None = None,
+        retry_policy: RetryPolicy = QUICK_RETRIES,
+        commit_interval: CommitInterval | None = None,
         **options: Any,
-    ) -> AsyncIterator["Floor"]:
+    ) -> AsyncIterator["AgentRuntime"]:
         """Open the workspace, with an engine that runs its agents."""
-        loop_config = LoopConfig(retry_policy=patience, commit_interval=pace or CommitInterval())
+        loop_config = LoopConfig(retry_policy=retry_policy, commit_interval=commit_interval or CommitInterval())
         all_options = Options(tools=tools, loop_config=loop_config, **options)
-        async with open_workspace(self.folder, database=self.where, options=all_options, clock=clock) as holdfast:
-            yield Floor(holdfast, clock)
+        async with open_workspace(self.folder, database=self.database, options=all_options, clock=clock) as holdfast:
+            yield AgentRuntime(holdfast, clock)
 
 
-class Floor:
+class AgentRuntime:
     """An open workspace."""
 
     def __init__(self, holdfast: Holdfast, clock: HeldClock | None = None) -> None:
@@ -124,44 +124,44 @@ class Floor:
         new = NewRun(**{"thread": NewThread(agent_type=agent), "messages": [user(text)], **options})
         return (await self.runs.start(SPACE, new)).run
 
-    async def play(self, text: str = "go", **options: Any) -> Run:
+    async def run_to_end(self, text: str = "go", **options: Any) -> Run:
         """Start a run and wait for its end."""
-        return await self.ended(await self.start(text, **options))
+        return await self.wait_until_ended(await self.start(text, **options))
 
-    async def ended(self, run: Run) -> Run:
+    async def wait_until_ended(self, run: Run) -> Run:
         """Wait until a run has ended, and return it."""
         with self.holdfast.watcher.watch(SPACE, run.id) as watch:
-            async with asyncio.timeout(LIMIT):
+            async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
                 await watch.wait_past(sys.maxsize)  # returns only at its end
         return await self.get(run)
 
-    async def asks(self, run: Run, questions: int = 1) -> list[Interrupt]:
+    async def wait_for_interrupts(self, run: Run, count: int = 1) -> list[Interrupt]:
         """Wait until a run and its children have so many open interrupts, and return them."""
-        async with asyncio.timeout(LIMIT):
-            while len(interrupts := await self.questions(run)) < questions:
+        async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
+            while len(interrupts := await self.open_interrupts(run)) < count:
                 for each in (run, *await self.store.runs.children(SPACE, run.id)):
                     assert (now := await self.get(each)).status is not RunStatus.FAILED, now.error
                 await asyncio.sleep(0.002)
         return interrupts
 
-    async def comes_to(self, run: Run, *statuses: RunStatus) -> Run:
+    async def wait_for_status(self, run: Run, *statuses: RunStatus) -> Run:
         """Wait until a run is in one of these statuses, and return it."""
-        await self.until(run, lambda _: False, statuses=statuses)
+        await self.wait_for_event(run, lambda _: False, statuses=statuses)
         return await self.get(run)
 
-    async def until(
-        self, run: Run, seen: Callable[[Event], bool], *, statuses: Sequence[RunStatus] = ()
+    async def wait_for_event(
+        self, run: Run, matches: Callable[[Event], bool], *, statuses: Sequence[RunStatus] = ()
     ) -> list[Event]:
         """Wait for an event in the log of a run, or for one of these statuses; return its events."""
         seq = 0
         with self.holdfast.watcher.watch(SPACE, run.id) as watch:
-            async with asyncio.timeout(LIMIT):
+            async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
                 while True:
                     head = await watch.wait_past(seq)
                     assert head is not None
                     seq = head.last_event_seq
                     events = [decode_event(event.data) for event in await self.store.events.after(SPACE, run.id)]
-                    if head.status in statuses or any(map(seen, events)):
+                    if head.status in statuses or any(map(matches, events)):
                         return events
                     assert not head.status.terminal, await self.get(run)
 
@@ -180,7 +180,7 @@ class Floor:
         verify_stream(events, complete=status.terminal)
         return events
 
-    async def told(self, run: Run, kind: type[E]) -> list[E]:
+    async def custom_events(self, run: Run, kind: type[E]) -> list[E]:
         """Return the `holdfast.*` events of one kind."""
         customs = [from_custom(event) for event in await self.events(run) if isinstance(event, Custom)]
         return [event for event in customs if isinstance(event, kind)]
@@ -189,7 +189,7 @@ class Floor:
         """Return the messages of a run."""
         return await self.store.messages.of_run(SPACE, run.id)
 
-    async def said(self, run: Run) -> list[str]:
+    async def texts(self, run: Run) -> list[str]:
         """Return the messages of a run as text with their role: `user: go`."""
         return [f"{message.role}: {message.content}" for message in await self.messages(run)]
 
@@ -202,15 +202,15 @@ class Floor:
         steps = await self.store.contexts.steps(SPACE, run.id)
         return await self.store.contexts.get(SPACE, run.id, steps[call])
 
-    async def questions(self, run: Run) -> list[Interrupt]:
+    async def open_interrupts(self, run: Run) -> list[Interrupt]:
         """Return the open interrupts of a run and its children."""
         interrupts = await self.store.interrupts.of_run(SPACE, run.id, below=True)
         return [interrupt for interrupt in interrupts if interrupt.status is InterruptStatus.OPEN]
 
-    async def later(self, by: timedelta) -> None:
+    async def advance(self, duration: timedelta) -> None:
         """Advance the clock, and make the engine check its timers."""
         assert self._clock is not None
-        self._clock.tick(by)
+        self._clock.tick(duration)
         due = instant(Millis(self._clock.now() + 10**12))
         timer = await self.store.timers.set(SPACE, NewTimer(kind="wake", due_at=due))
         await self.store.timers.cancel(SPACE, timer.id)
