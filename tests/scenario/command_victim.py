@@ -19,7 +19,7 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.thread import NewThread
 from tests.builders import user
-from tests.support.fork_server import Say
+from tests.support.fork_server import SendMessage
 
 WORKER: Final = "tests.scenario.command_victim:work"
 
@@ -27,20 +27,20 @@ WORKER: Final = "tests.scenario.command_victim:work"
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The run to work on, and the line of a command after which the worker dies, if any."""
 
-    where: str
+    database: str
     workspace: str
     run: RunId
     fatal: str | None = None
 
 
-def work(raw: Any, say: Say) -> None:
+def work(raw: Any, send_message: SendMessage) -> None:
     """Execute a `Task`."""
     asyncio.run(_work(msgspec.convert(raw, Task)))
 
 
 async def _work(task: Task) -> None:
     async with (
-        open_workspace(task.workspace, database=task.where, options=Options(workers=1)) as holdfast,
+        open_workspace(task.workspace, database=task.database, options=Options(workers=1)) as holdfast,
         asyncio.TaskGroup() as group,
     ):
         with suppress(IdTaken):

@@ -17,12 +17,12 @@ from tests.support.counting_server import CountingServer
 from tests.support.fork_server import ForkServer
 from tests.support.postgres import PostgresServer
 
-Place: TypeAlias = str | Path
-NewPlace: TypeAlias = Callable[[], Awaitable[Place]]
+Location: TypeAlias = str | Path
+NewLocation: TypeAlias = Callable[[], Awaitable[Location]]
 Scripts: TypeAlias = Mapping[str, Script]
 
 # When a client dies, nothing is at stake on the server's disk; and plans are made again in each session of a victim.
-_QUICK: Final = ("synchronous_commit = off", "join_collapse_limit = 1")
+_FAST_SETTINGS: Final = ("synchronous_commit = off", "join_collapse_limit = 1")
 
 _numbers = count(1)
 
@@ -43,21 +43,21 @@ def shared_memory() -> Iterator[Path]:
 
 
 @pytest.fixture
-async def new_place(backend: str, shared_memory: Path, postgres: PostgresServer) -> AsyncIterator[NewPlace]:
+async def new_location(backend: str, shared_memory: Path, postgres: PostgresServer) -> AsyncIterator[NewLocation]:
     """Yield a function that creates an empty database and returns its location for `open_store`."""
-    made: list[str] = []
+    databases: list[str] = []
 
-    async def new_file() -> Place:
+    async def new_file() -> Location:
         return shared_memory / f"{next(_numbers)}.db"
 
-    async def new_database() -> Place:
-        made.append(f"scenario_{next(_numbers)}")
-        url = await postgres.create_database(made[-1])
-        await _make_quick(url, made[-1])
+    async def new_database() -> Location:
+        databases.append(f"scenario_{next(_numbers)}")
+        url = await postgres.create_database(databases[-1])
+        await _use_fast_settings(url, databases[-1])
         return url
 
     yield new_file if backend == "sqlite" else new_database
-    for name in made:
+    for name in databases:
         await postgres.drop_database(name)
 
 
@@ -86,8 +86,8 @@ async def scripts(tmp_path_factory: pytest.TempPathFactory) -> Scripts:
     return {play: await write_script(folder / f"{play}.db", play) for play in PLAYS}
 
 
-async def _make_quick(url: str, name: str) -> None:
+async def _use_fast_settings(url: str, name: str) -> None:
     connection = await asyncpg.connect(url)
-    for setting in _QUICK:
+    for setting in _FAST_SETTINGS:
         await connection.execute(f"ALTER DATABASE {name} SET {setting}")
     await connection.close()

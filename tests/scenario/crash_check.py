@@ -31,15 +31,15 @@ def check_play(
     check_calls(history, calls)
     assert history.run.usage.total_tokens >= undisturbed.run.usage.total_tokens, "a call that was lost is charged too"
     unknown = unknown_calls(history)
-    found, expected = (canonical(each, unknown=unknown, streams=streams) for each in (history, undisturbed))
-    _same(found, expected)
+    actual, expected = (canonical(each, unknown=unknown, streams=streams) for each in (history, undisturbed))
+    _assert_equal(actual, expected)
 
 
 def check_transcript(history: RunHistory) -> None:
     """Assert that every call has exactly one later result, and that the stream has the same calls."""
-    asked = [call.id for message in history.messages for call in message.tool_calls]
-    answered = [message.tool_call_id for message in history.messages if message.role is Role.TOOL]
-    assert sorted(asked) == sorted(str(call) for call in answered)
+    call_ids = [call.id for message in history.messages for call in message.tool_calls]
+    result_ids = [message.tool_call_id for message in history.messages if message.role is Role.TOOL]
+    assert sorted(call_ids) == sorted(str(call) for call in result_ids)
     open_calls: set[str] = set()
     for message in history.messages:
         if message.role is Role.TOOL:
@@ -48,52 +48,54 @@ def check_transcript(history: RunHistory) -> None:
             assert not open_calls, "something was said between a call and its result"
             open_calls |= {call.id for call in message.tool_calls}
     streamed = {event.tool_call_id for event in history.events if isinstance(event, ToolCallStart)}
-    assert set(asked) <= streamed, "a client would know these calls by other names"
+    assert set(call_ids) <= streamed, "a client would know these calls by other names"
     results = [event.tool_call_id for event in history.events if isinstance(event, ToolCallResult)]
-    assert sorted(results) == sorted(asked)
-    spoken = [message.sequence for message in history.messages]
-    assert spoken == sorted(set(spoken))  # type: ignore[type-var]
+    assert sorted(results) == sorted(call_ids)
+    sequences = [message.sequence for message in history.messages]
+    assert sequences == sorted(set(sequences))  # type: ignore[type-var]
 
 
 def check_steps(history: RunHistory) -> None:
     """Assert that no step is lost: each model response and each tool call has its step."""
-    said = sum(message.role is Role.ASSISTANT for message in history.messages)
-    done = [step for step in history.steps if step.kind is StepKind.MODEL and step.state is StepState.DONE]
-    assert len(done) == said
+    responses = sum(message.role is Role.ASSISTANT for message in history.messages)
+    model_steps = [step for step in history.steps if step.kind is StepKind.MODEL and step.state is StepState.DONE]
+    assert len(model_steps) == responses
     assert all(step.state.settled for step in history.steps)
-    last = {step.tool_call_id: step for step in history.steps if step.kind is StepKind.TOOL}
+    last_step = {step.tool_call_id: step for step in history.steps if step.kind is StepKind.TOOL}
     for message in history.messages:
         if message.role is Role.TOOL:
             state = StepState(message.metadata.get("failed", StepState.DONE))
-            assert last.pop(message.tool_call_id).state is state
-    assert not last, "these calls are in no message"
+            assert last_step.pop(message.tool_call_id).state is state
+    assert not last_step, "these calls are in no message"
 
 
 def check_calls(history: RunHistory, calls: Sequence[CountedCall]) -> None:
     """Assert that the calls counted by the tool server match the steps."""
     steps = [step for each in history.all() for step in each.steps if step.kind is StepKind.TOOL]
-    counted = Counter(call.key for call in calls)
-    for key, of_key in _by_key(steps).items():
-        most = 1 + sum(step.state is StepState.UNKNOWN for step in of_key[:-1])
-        if any(step.effectful for step in of_key):
-            assert counted[key] <= most, f"`{key}` ran {counted[key]} times: {of_key}"
-            if of_key[-1].state is StepState.DONE:
-                assert counted[key] >= 1, f"`{key}` is done, and never ran"
-    assert set(counted) <= {step.key for step in steps}, "a call was made under a key that no step has"
+    counts = Counter(call.key for call in calls)
+    for key, key_steps in _by_key(steps).items():
+        max_runs = 1 + sum(step.state is StepState.UNKNOWN for step in key_steps[:-1])
+        if any(step.effectful for step in key_steps):
+            assert counts[key] <= max_runs, f"`{key}` ran {counts[key]} times: {key_steps}"
+            if key_steps[-1].state is StepState.DONE:
+                assert counts[key] >= 1, f"`{key}` is done, and never ran"
+    assert set(counts) <= {step.key for step in steps}, "a call was made under a key that no step has"
     keys = {(call.name, call.key) for call in calls}
     assert len(keys) == len({name for name, _ in keys}), "a call was made again under another key"
 
 
 def _by_key(steps: Iterable[Step]) -> dict[str, list[Step]]:
-    found: dict[str, list[Step]] = {}
+    steps_by_key: dict[str, list[Step]] = {}
     for step in steps:
-        found.setdefault(step.key, []).append(step)
-    return found
+        steps_by_key.setdefault(step.key, []).append(step)
+    return steps_by_key
 
 
-def _same(found: Canonical, expected: Canonical) -> None:
-    if found != expected:
-        one, other = (
-            msgspec.json.format(msgspec.json.encode(each)).decode().splitlines() for each in (expected, found)
+def _assert_equal(actual: Canonical, expected: Canonical) -> None:
+    if actual != expected:
+        expected_lines, actual_lines = (
+            msgspec.json.format(msgspec.json.encode(each)).decode().splitlines() for each in (expected, actual)
         )
-        raise AssertionError("\n".join(unified_diff(one, other, "undisturbed", "found", lineterm="", n=4)))
+        raise AssertionError(
+            "\n".join(unified_diff(expected_lines, actual_lines, "undisturbed", "found", lineterm="", n=4))
+        )

@@ -12,11 +12,11 @@ from holdfast.bootstrap.workspace import Holdfast
 from holdfast.domain.ids import RunId
 from tests.scenario.crash_person import Person
 from tests.scenario.crash_play import WATCHED, name_of
-from tests.scenario.crash_victim import Task, begin
+from tests.scenario.crash_victim import Task, start_play
 from tests.support.counting_server import CountingServer
 from tests.support.fork_server import ForkServer
 
-AT_ONCE: Final = 4
+CONCURRENT_PLAYS: Final = 4
 MAX_LIFETIME_SECONDS: Final = 0.8
 """Approximate lifetime of a worker in seconds."""
 
@@ -41,34 +41,34 @@ class Crew:
         self._workspace = workspace
         self._url = url
         self._random = random
-        self._over = False
+        self._finished = False
 
     async def sail(self, runs: Iterator[RunId], *, kills: int) -> list[RunId]:
         """Play until so many workers were killed, and return the plays once all have ended."""
-        played: list[RunId] = []
+        plays_run: list[RunId] = []
         async with asyncio.TaskGroup() as workers:
             for victim in self._victims:
                 workers.create_task(self._keep_working(victim, kills))
             async with asyncio.TaskGroup() as plays:
-                for _ in range(AT_ONCE):
-                    plays.create_task(self._keep_playing(runs, kills, played))
-            self._over = True
-        return played
+                for _ in range(CONCURRENT_PLAYS):
+                    plays.create_task(self._keep_playing(runs, kills, plays_run))
+            self._finished = True
+        return plays_run
 
-    async def _keep_playing(self, runs: Iterator[RunId], kills: int, played: list[RunId]) -> None:
-        while not played or self.kills < kills:
+    async def _keep_playing(self, runs: Iterator[RunId], kills: int, plays_run: list[RunId]) -> None:
+        while not plays_run or self.kills < kills:
             run = next(runs)
-            played.append(run)
+            plays_run.append(run)
             await self._server.hold(name_of(run, WATCHED))
-            await begin(self._holdfast, run)
+            await start_play(self._holdfast, run)
             await Person(self._holdfast, self._url, self._server.path, run).follow()
 
     async def _keep_working(self, victim: ForkServer, kills: int) -> None:
-        while not self._over:
+        while not self._finished:
             task = Task(
-                where=self._url,
+                database=self._url,
                 workspace=str(self._workspace),
                 server=self._server.path,
-                life=self._random.uniform(0, MAX_LIFETIME_SECONDS) if self.kills < kills else None,
+                lifetime_seconds=self._random.uniform(0, MAX_LIFETIME_SECONDS) if self.kills < kills else None,
             )
             self.kills += (await victim.send(msgspec.to_builtins(task))).killed

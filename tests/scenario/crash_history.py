@@ -31,7 +31,7 @@ from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.step import Step, StepState
 from holdfast.store.store import Store
 
-_MADE_ID: Final = re.compile(r"\b[a-z]{3,4}_[0-9a-f]{32}(-thought|-\d+)?\b")
+_GENERATED_ID: Final = re.compile(r"\b[a-z]{3,4}_[0-9a-f]{32}(-thought|-\d+)?\b")
 _PAGE: Final = 500
 
 Canonical: TypeAlias = dict[str, Json]
@@ -73,16 +73,16 @@ async def read(store: Store, run: RunId) -> RunHistory:
 
 
 async def _events(store: Store, run: RunId) -> list[Event]:
-    found: list[Event] = []
-    while page := await store.events.after(DEFAULT_SPACE, run, seq=len(found), limit=_PAGE):
-        found += [decode_event(event.data) for event in page]
-    return found
+    events: list[Event] = []
+    while page := await store.events.after(DEFAULT_SPACE, run, seq=len(events), limit=_PAGE):
+        events += [decode_event(event.data) for event in page]
+    return events
 
 
 def unknown_calls(history: RunHistory) -> frozenset[str]:
     """Return the subjects of the calls with an unknown outcome."""
     return frozenset(
-        _about(each, step.tool_call_id)
+        _call_subject(each, step.tool_call_id)
         for each in history.all()
         for step in each.steps
         if step.state is StepState.UNKNOWN and step.tool_call_id is not None
@@ -91,9 +91,9 @@ def unknown_calls(history: RunHistory) -> frozenset[str]:
 
 def canonical(history: RunHistory, *, unknown: Collection[str], streams: bool = True) -> Canonical:
     """Return a history without times, generated ids, recovery events, and the results of the calls in `unknown`."""
-    plain = msgspec.json.encode(_history(history, unknown, streams=streams)).decode()
-    without: Canonical = msgspec.json.decode(_MADE_ID.sub("*", plain).replace(history.run.id, "the run"))
-    return without
+    text = msgspec.json.encode(_history(history, unknown, streams=streams)).decode()
+    normalized: Canonical = msgspec.json.decode(_GENERATED_ID.sub("*", text).replace(history.run.id, "the run"))
+    return normalized
 
 
 def _history(history: RunHistory, unknown: Collection[str], *, streams: bool) -> Canonical:
@@ -123,10 +123,10 @@ def _conversation(history: RunHistory, unknown: Collection[str]) -> Iterator[Jso
 
 
 def _result(history: RunHistory, call: ToolCallId, content: Any, unknown: Collection[str]) -> Any:
-    return "unknown" if _about(history, call) in unknown else content
+    return "unknown" if _call_subject(history, call) in unknown else content
 
 
-def _about(history: RunHistory, call_id: ToolCallId | None) -> str:
+def _call_subject(history: RunHistory, call_id: ToolCallId | None) -> str:
     for message in history.messages:
         for call in message.tool_calls:
             if call.id == call_id:
@@ -136,24 +136,24 @@ def _about(history: RunHistory, call_id: ToolCallId | None) -> str:
 
 def _stream(history: RunHistory, unknown: Collection[str]) -> list[Json]:
     """Return the content of the stream, independent of the order of concurrent events."""
-    void = {name for event in history.events for name in _voided(event)}
-    void |= {event.tool_call_id for event in history.events if _is_call_in(event, void)}
-    kept = [event for event in history.events if _subject(event) not in void]
-    said = [item for event in kept for item in _said(event, history, unknown)]
-    merged = [_merge(list(pieces)) for _, pieces in groupby(said, key=lambda item: item[:2] if item[1] else id(item))]
+    abandoned = {name for event in history.events for name in _abandoned_ids(event)}
+    abandoned |= {event.tool_call_id for event in history.events if _is_call_in(event, abandoned)}
+    events = [event for event in history.events if _subject(event) not in abandoned]
+    items = [item for event in events for item in _items(event, history, unknown)]
+    merged = [_merge(list(pieces)) for _, pieces in groupby(items, key=lambda item: item[:2] if item[1] else id(item))]
     return [item for ordered, group in groupby(merged, key=_is_ordered) for item in _sorted(ordered, list(group))]
 
 
-def _voided(event: Event) -> Iterator[str]:
-    ours = from_custom(event) if isinstance(event, Custom) else None
-    if isinstance(ours, MessagesAbandoned):
-        for name in ours.message_ids:
+def _abandoned_ids(event: Event) -> Iterator[str]:
+    custom = from_custom(event) if isinstance(event, Custom) else None
+    if isinstance(custom, MessagesAbandoned):
+        for name in custom.message_ids:
             yield name
             yield f"{name}-thought"
 
 
-def _is_call_in(event: Event, void: Collection[str]) -> TypeGuard[ToolCallStart]:
-    return isinstance(event, ToolCallStart) and event.parent_message_id in void
+def _is_call_in(event: Event, abandoned: Collection[str]) -> TypeGuard[ToolCallStart]:
+    return isinstance(event, ToolCallStart) and event.parent_message_id in abandoned
 
 
 def _subject(event: Event) -> str:
@@ -167,12 +167,12 @@ def _subject(event: Event) -> str:
             return ""
 
 
-def _said(event: Event, history: RunHistory, unknown: Collection[str]) -> Iterator[list[Any]]:
+def _items(event: Event, history: RunHistory, unknown: Collection[str]) -> Iterator[list[Any]]:
     """Yield an event as its kind, its message or call, and the rest."""
     kind, subject = event_type(event), _subject(event)
     match event:
-        case TextMessageContent(delta=said) | ReasoningMessageContent(delta=said) | ToolCallArgs(delta=said):
-            yield [kind, subject, said]
+        case TextMessageContent(delta=text) | ReasoningMessageContent(delta=text) | ToolCallArgs(delta=text):
+            yield [kind, subject, text]
         case ToolCallStart(tool_call_name=name):
             yield [kind, subject, name]
         case ToolCallResult(tool_call_id=call, content=content):
@@ -198,5 +198,5 @@ def _is_ordered(item: list[Any]) -> bool:
 
 
 def _sorted(ordered: bool, group: list[list[Any]]) -> list[Json]:
-    nameless = [[kind, str(rest)] for kind, _, rest in group]
-    return nameless if ordered else sorted(nameless)
+    items = [[kind, str(rest)] for kind, _, rest in group]
+    return items if ordered else sorted(items)

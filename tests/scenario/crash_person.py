@@ -28,22 +28,22 @@ class Person:
     """Follows one run until it has ended."""
 
     def __init__(
-        self, holdfast: Holdfast, where: str | Path, server: str, run: RunId, *, answer: Json = ANSWER
+        self, holdfast: Holdfast, database: str | Path, server: str, run: RunId, *, answer: Json = ANSWER
     ) -> None:
         self._holdfast = holdfast
-        self._where = where
+        self._database = database
         self._server = server
         self._run = run
         self._answer = answer
 
     async def follow(self) -> Run:
         """Respond and steer as the play requires, and return the ended run."""
-        watching = asyncio.get_running_loop().create_task(self._steer_the_watch())
+        steering = asyncio.get_running_loop().create_task(self._steer_the_watch())
         try:
             return await self._follow()
         finally:
-            watching.cancel()
-            await asyncio.wait([watching])
+            steering.cancel()
+            await asyncio.wait([steering])
 
     async def _follow(self) -> Run:
         seq = 0
@@ -51,15 +51,15 @@ class Person:
             while (head := await watch.wait_past(seq)) is not None and not head.status.terminal:
                 seq = head.last_event_seq
                 if head.status is RunStatus.WAITING:
-                    await self._act()
+                    await self._respond_or_steer()
         return await self._holdfast.store.runs.get(DEFAULT_SPACE, self._run)
 
-    async def _act(self) -> None:
+    async def _respond_or_steer(self) -> None:
         run = await self._holdfast.store.runs.get(DEFAULT_SPACE, self._run)
         if run.status_reason == WaitsFor.PERSON:
-            for asked in await self._holdfast.store.interrupts.open_for_run(DEFAULT_SPACE, self._run):
+            for interrupt in await self._holdfast.store.interrupts.open_for_run(DEFAULT_SPACE, self._run):
                 with suppress(AlreadyAnswered):
-                    await self._holdfast.runs.respond(DEFAULT_SPACE, self._run, self._answer, interrupt=asked.id)
+                    await self._holdfast.runs.respond(DEFAULT_SPACE, self._run, self._answer, interrupt=interrupt.id)
         elif run.status_reason == WaitsFor.TIMER and await self._sleeps_long():
             await self._order(SECOND_ORDER)
 
@@ -74,15 +74,15 @@ class Person:
         await release(self._server, name)
 
     async def _order(self, order: str) -> None:
-        if not await self._was_said(order):
+        if not await self._was_sent(order):
             with suppress(Conflict):  # the run has ended
                 await self._holdfast.runs.steer(DEFAULT_SPACE, self._run, order, message=MessageId(_id(order)))
 
-    async def _was_said(self, order: str) -> bool:
+    async def _was_sent(self, order: str) -> bool:
         run = _RUN.format(run=self._run)
-        async with open_probe(self._where) as probe:
-            told = [row["data"] for sql in _ORDERS for row in await probe.rows(sql.format(run=run))]
-        return any(order in str(each) for each in told)
+        async with open_probe(self._database) as probe:
+            texts = [row["data"] for sql in _ORDERS for row in await probe.rows(sql.format(run=run))]
+        return any(order in str(each) for each in texts)
 
 
 def _id(order: str) -> str:

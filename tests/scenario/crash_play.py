@@ -25,19 +25,19 @@ WATCHED: Final = "horizon"
 """The subject that the captain watches while a person steers."""
 FIRST_ORDER: Final = "Mind the reef."
 SECOND_ORDER: Final = "Wake up."
-LONG: Final = 36_000
+LONG_SLEEP_SECONDS: Final = 36_000
 """Seconds of a sleep that only a person ends."""
 MATES: Final = ("Load the cargo.", "Mend the sails.", "Scrub the deck.")
 
 _TOOLS: Final = ["look", "charge", "sync", "note", "watch", "ask_user", "sleep", "create_artifact"]
-_ALSO: Final = ["agent_spawn", "todo_write", "plan_*"]
+_CAPTAINS_TOOLS: Final = ["agent_spawn", "todo_write", "plan_*"]
 
 
 def _turn(say: str, *calls: tuple[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
     """Return a turn in three chunks, with time between them to be killed."""
-    said = [{"name": name, "arguments": arguments} for name, arguments in calls]
+    tool_calls = [{"name": name, "arguments": arguments} for name, arguments in calls]
     usage = {"input_tokens": 10, "output_tokens": 5}
-    return {"say": say, "chunks": 3, "delay_ms": 3, "call": said, "usage": usage, **more}
+    return {"say": say, "chunks": 3, "delay_ms": 3, "call": tool_calls, "usage": usage, **more}
 
 
 def _items(*, done: bool) -> dict[str, Any]:
@@ -69,7 +69,7 @@ CAPTAINS_TURNS: Final = [
     _turn("I ask the owner.", ("ask_user", {"question": QUESTION})),
     _turn("I keep watch.", ("watch", {"what": WATCHED})),
     _turn("A nap.", ("sleep", {"seconds": 0.02})),
-    _turn("A long sleep.", ("sleep", {"seconds": LONG})),
+    _turn("A long sleep.", ("sleep", {"seconds": LONG_SLEEP_SECONDS})),
     _turn(
         "Land.",
         ("create_artifact", {"type": "report", "title": "Log of the voyage", "content": "All well."}),
@@ -94,7 +94,7 @@ MATES_TURNS: Final = [
 
 def write_workspace(folder: Path, *, unknown_outcome: str = "tell") -> Path:
     """Write the workspace of the play."""
-    _write_agent(folder, CAPTAIN, CAPTAINS_TURNS, tools=[*_TOOLS, *_ALSO], unknown_outcome=unknown_outcome)
+    _write_agent(folder, CAPTAIN, CAPTAINS_TURNS, tools=[*_TOOLS, *_CAPTAINS_TOOLS], unknown_outcome=unknown_outcome)
     _write_agent(folder, "mate", MATES_TURNS, tools=["look", "charge", "sync", "todo_write"])
     return folder
 
@@ -165,6 +165,6 @@ def _write_agent(
     home = folder / "agents" / name
     home.mkdir(parents=True)
     (home / "AGENT.md").write_text(f"You are the {name}.")
-    about = {"model": "scripted:script.json", "tools": list(tools), "unknown_outcome": unknown_outcome}
-    (home / "agent.json").write_text(json.dumps(about))
+    settings = {"model": "scripted:script.json", "tools": list(tools), "unknown_outcome": unknown_outcome}
+    (home / "agent.json").write_text(json.dumps(settings))
     (home / "script.json").write_text(json.dumps({"turns": list(turns), "after_last": "fail"}))

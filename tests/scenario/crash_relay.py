@@ -20,7 +20,7 @@ from holdfast.store.store import Store
 from tests.scenario.crash_check import check_play
 from tests.scenario.crash_history import RunHistory, read
 from tests.scenario.crash_play import ANSWER, WATCHED, name_of
-from tests.scenario.crash_victim import LEASE_MS, Ahead, Task
+from tests.scenario.crash_victim import LEASE_MS, OffsetClock, Task
 from tests.support.counting_server import CountingServer
 from tests.support.database_probe import Probe, is_postgres, open_probe
 from tests.support.fork_server import Death, ForkServer
@@ -36,7 +36,7 @@ _SESSIONS: Final = """
 """
 
 
-class Fate(msgspec.Struct, frozen=True, kw_only=True):
+class KillPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The point at which the next worker is killed.
 
     At a commit point, at one of some moments, when one of some statements is on disk, or after so many seconds.
@@ -45,28 +45,28 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
     fatal: int | None = None
     moments: frozenset[str] = frozenset()
     after: frozenset[str] = frozenset()
-    merciless: bool = False
+    on_last_attempt: bool = False
     """Whether it is killed even if that uses up the last attempt of a run."""
-    life: float | None = None
+    lifetime_seconds: float | None = None
 
 
-Fates: TypeAlias = Callable[[], Fate]
+NextKill: TypeAlias = Callable[[], KillPlan]
 """Returns the next fate."""
 
-SPARED: Final = Fate()
-SECONDS: Final = 0.05
+NO_KILL: Final = KillPlan()
+LIFETIME_STEP_SECONDS: Final = 0.05
 """Growth factor of the lifetimes of workers killed at any time."""
 
 
-def at_points(random: Random, *, most: int) -> Fates:
+def at_points(random: Random, *, max_point: int) -> NextKill:
     """Kill at one of the first commit points of each worker."""
-    return lambda: Fate(fatal=random.randint(1, most))
+    return lambda: KillPlan(fatal=random.randint(1, max_point))
 
 
-def at_times(random: Random) -> Fates:
+def at_times(random: Random) -> NextKill:
     """Kill after growing lifetimes, so that a busy machine makes progress too."""
-    lives = count(1)
-    return lambda: Fate(life=random.uniform(0, next(lives) * SECONDS))
+    numbers = count(1)
+    return lambda: KillPlan(lifetime_seconds=random.uniform(0, next(numbers) * LIFETIME_STEP_SECONDS))
 
 
 class Relay:
@@ -77,7 +77,7 @@ class Relay:
         victims: ForkServer,
         server: CountingServer,
         workspace: Path,
-        where: str | Path,
+        database: str | Path,
         *,
         survivor: "Survivor | None" = None,
     ) -> None:
@@ -86,102 +86,102 @@ class Relay:
         self._victims = victims
         self._server = server
         self._workspace = workspace
-        self._where = where
+        self._database = database
         self.survivor = survivor
 
     async def play(
-        self, run: RunId, fates: Fates = lambda: SPARED, *, answer: Json = ANSWER
+        self, run: RunId, next_kill: NextKill = lambda: NO_KILL, *, answer: Json = ANSWER
     ) -> tuple[RunHistory, list[str]]:
         """Play to the end, and return the history and the points that the last worker passed."""
         await self._server.hold(name_of(run, WATCHED))
-        while (death := await self._send(run, fates(), answer)).killed:
-            last = death.said[-1] if death.said else {}
+        while (death := await self._send(run, next_kill(), answer)).killed:
+            last = death.messages[-1] if death.messages else {}
             self.deaths.append(last.get("died"))
             if self.survivor is not None:
-                await self.survivor.take_back()
-        return await self.read(run), death.said[-1]["points"]
+                await self.survivor.expire_leases()
+        return await self.read(run), death.messages[-1]["points"]
 
     async def check(self, history: RunHistory, undisturbed: RunHistory, *, streams: bool = True) -> None:
         """Assert that a play left the same history as an undisturbed one."""
-        async with open_probe(self._where) as probe:
+        async with open_probe(self._database) as probe:
             await check_log(probe)
         check_play(history, undisturbed, await self._server.calls(name_of(history.run.id, "")), streams=streams)
 
     async def read(self, run: RunId) -> RunHistory:
         """Read the history of a run while no worker runs."""
-        async with open_store(self._where, bus=LocalBus(), read_only=not is_postgres(self._where)) as store:
+        async with open_store(self._database, bus=LocalBus(), read_only=not is_postgres(self._database)) as store:
             return await read(store, run)
 
-    async def _send(self, run: RunId, fate: Fate, answer: Json) -> Death:
+    async def _send(self, run: RunId, plan: KillPlan, answer: Json) -> Death:
         task = Task(
-            where=str(self._where),
+            database=str(self._database),
             workspace=str(self._workspace),
             server=self._server.path,
             run=run,
             answer=answer,
-            fatal=fate.fatal,
-            moments=fate.moments,
-            after=fate.after,
-            merciless=fate.merciless,
-            life=fate.life,
-            lease_ms=_LONG_LEASE_MS if fate is SPARED or self.survivor else LEASE_MS,
+            fatal=plan.fatal,
+            moments=plan.moments,
+            after=plan.after,
+            on_last_attempt=plan.on_last_attempt,
+            lifetime_seconds=plan.lifetime_seconds,
+            lease_ms=_LONG_LEASE_MS if plan is NO_KILL or self.survivor else LEASE_MS,
             ahead_ms=None if self.survivor is None else self.survivor.ahead_ms,
         )
         return await self._victims.send(msgspec.to_builtins(task))
 
 
 @asynccontextmanager
-async def relaying(
-    victims: ForkServer, server: CountingServer, workspace: Path, where: str | Path
+async def open_relay(
+    victims: ForkServer, server: CountingServer, workspace: Path, database: str | Path
 ) -> AsyncIterator[Relay]:
     """Open a relay on a new database; on PostgreSQL with a process that survives the workers."""
-    async with open_store(where, bus=LocalBus()):
+    async with open_store(database, bus=LocalBus()):
         pass
-    if not is_postgres(where):
-        yield Relay(victims, server, workspace, where)
+    if not is_postgres(database):
+        yield Relay(victims, server, workspace, database)
         return
-    async with surviving(str(where)) as survivor:
-        yield Relay(victims, server, workspace, where, survivor=survivor)
+    async with open_survivor(str(database)) as survivor:
+        yield Relay(victims, server, workspace, database, survivor=survivor)
 
 
 class Survivor:
     """Expires the leases of killed workers on PostgreSQL without waiting: each worker's clock is ahead of the last."""
 
-    def __init__(self, store: Store, clock: Ahead, probe: Probe) -> None:
+    def __init__(self, store: Store, clock: OffsetClock, probe: Probe) -> None:
         self.ahead_ms = 0
         self.delays_ms: list[int] = []
         """The backoff of each expired run."""
         self._store = store
         self._clock = clock
         self._probe = probe
-        self._own: set[int] = set()
+        self._own_sessions: set[int] = set()
 
-    async def take_back(self) -> None:
+    async def expire_leases(self) -> None:
         """Move the clock past the expiry of the leases, then past the backoff of their runs."""
         # Until the server has noticed the death, it may still commit a sent transaction.
-        while await self._sessions() - self._own:  # noqa: ASYNC110 - there is no notification
+        while await self._sessions() - self._own_sessions:  # noqa: ASYNC110 - there is no notification
             await asyncio.sleep(0.002)
-        self._clock.by = self.ahead_ms + _LATER_MS
-        taken = [await self._store.runs.get(DEFAULT_SPACE, run) for run in await self._store.leases.expire()]
+        self._clock.offset_ms = self.ahead_ms + _LATER_MS
+        expired = [await self._store.runs.get(DEFAULT_SPACE, run) for run in await self._store.leases.expire()]
         self.delays_ms += [
-            millis(run.wait_until) - millis(run.queued_at) for run in taken if run.wait_until and run.queued_at
+            millis(run.wait_until) - millis(run.queued_at) for run in expired if run.wait_until and run.queued_at
         ]
         self.ahead_ms += 2 * _LATER_MS
-        await self.look_around()
+        await self.record_sessions()
 
-    async def look_around(self) -> None:
+    async def record_sessions(self) -> None:
         """Record the sessions that exist without a worker."""
-        self._own = await self._sessions()
+        self._own_sessions = await self._sessions()
 
     async def _sessions(self) -> set[int]:
         return {row["pid"] for row in await self._probe.rows(_SESSIONS)}
 
 
 @asynccontextmanager
-async def surviving(url: str) -> AsyncIterator[Survivor]:
+async def open_survivor(url: str) -> AsyncIterator[Survivor]:
     """Run a survivor beside the workers of a PostgreSQL database."""
-    clock = Ahead(0)
+    clock = OffsetClock(0)
     async with open_store(url, bus=LocalBus(), clock=clock) as store, open_probe(url) as probe:
         survivor = Survivor(store, clock, probe)
-        await survivor.look_around()
+        await survivor.record_sessions()
         yield survivor

@@ -60,32 +60,30 @@ _TRANSACTIONAL: Final = tool_spec(Note, name="note", kind=ToolClass.TRANSACTIONA
 
 def tools(server: str, reach: Reach) -> list[Tool]:
     """Return the tools of a process; `reach` is called at each kill point."""
-    visit = partial(_visit, server, reach)
+    counted = partial(_counted_call, server, reach)
     return [
-        TypedTool(_READ_ONLY, Look, run=partial(visit, "look")),
-        TypedTool(_EFFECTFUL, Charge, run=partial(visit, "charge")),
-        TypedTool(_IDEMPOTENT, Sync, run=partial(visit, "sync")),
-        TypedTool(_SLOW, Watch, run=partial(visit, "watch")),
+        TypedTool(_READ_ONLY, Look, run=partial(counted, "look")),
+        TypedTool(_EFFECTFUL, Charge, run=partial(counted, "charge")),
+        TypedTool(_IDEMPOTENT, Sync, run=partial(counted, "sync")),
+        TypedTool(_SLOW, Watch, run=partial(counted, "watch")),
         TypedTool(_TRANSACTIONAL, Note, run=partial(_note, reach)),
     ]
 
 
-async def _visit(
-    server: str, reach: Reach, tool: str, call: ToolContext, asked: Look | Charge | Sync | Watch
+async def _counted_call(
+    server: str, reach: Reach, tool: str, call: ToolContext, arguments: Look | Charge | Sync | Watch
 ) -> ToolResult:
-    reach(moment("tool", asked.what, "begun"))
-    async with calling(server, tool=tool, key=call.key, name=name_of(call.run.root_run_id, asked.what)) as finish:
-        reach(moment("tool", asked.what, "inside"))
+    reach(moment("tool", arguments.what, "begun"))
+    async with calling(server, tool=tool, key=call.key, name=name_of(call.run.root_run_id, arguments.what)) as finish:
+        reach(moment("tool", arguments.what, "inside"))
         await finish()
-    reach(moment("tool", asked.what, "over"))
-    return ToolResult(content={"did": tool, "what": asked.what})
+    reach(moment("tool", arguments.what, "over"))
+    return ToolResult(content={"did": tool, "what": arguments.what})
 
 
-async def _note(reach: Reach, call: ToolContext, asked: Note) -> ToolResult:
-    reach(moment("tool", asked.what, "begun"))
+async def _note(reach: Reach, call: ToolContext, arguments: Note) -> ToolResult:
+    reach(moment("tool", arguments.what, "begun"))
     artifact = ArtifactId(derived_id("art", key=call.key))
-    new = NewArtifact(id=artifact, type=ArtifactType.DOC, title=asked.what, content="noted")
-    reach(moment("tool", asked.what, "over"))
-    return ToolResult(
-        content={"artifact_id": artifact}, artifacts=[new], events=[artifact_created_event(artifact, new)]
-    )
+    new = NewArtifact(id=artifact, type=ArtifactType.DOC, title=arguments.what, content="noted")
+    reach(moment("tool", arguments.what, "over"))
+    return ToolResult(content={"artifact_id": artifact}, artifacts=[new], events=[artifact_made_event(artifact, new)])

@@ -36,18 +36,18 @@ from tests.scenario.crash_play import ANSWER, CAPTAIN, GOAL, moment
 from tests.scenario.crash_tools import tools
 from tests.support.commit_points import CommitPoints
 from tests.support.database_probe import is_postgres, open_probe
-from tests.support.fork_server import Say
+from tests.support.fork_server import SendMessage
 
 LEASE_MS: Final = 300
-_WINDOW: Final = 0.002
-_PIECE: Final = 0.003
-_LOOK: Final = 0.03
+_COMMIT_INTERVAL_SECONDS: Final = 0.002
+_CHUNK_SECONDS: Final = 0.003
+_POLL_SECONDS: Final = 0.03
 """Seconds."""
-_ALONE: Final = 8
-_AMONG_OTHERS: Final = 3
-_RUINOUS: Final = 4
+_SLOTS_ALONE: Final = 8
+_SLOTS_AMONG_OTHERS: Final = 3
+_MAX_KILLED_ATTEMPTS: Final = 4
 """Attempts, of five, after which a worker is spared until a step is settled."""
-_TEDIOUS: Final = 3
+_MAX_QUICK_ATTEMPTS: Final = 3
 """Attempts after which the backoff would take seconds."""
 
 _ATTEMPTS: Final = "SELECT MAX(attempt) AS most FROM run_heads WHERE status IN ('queued', 'running')"
@@ -57,14 +57,14 @@ _LIVE: Final = "SELECT COUNT(*) AS live FROM run_heads WHERE status NOT IN ('com
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The work of a victim, and the point at which it dies, if any."""
 
-    where: str
+    database: str
     workspace: str
     server: str
     run: RunId | None = None
     """The run to start and follow to its end as its person; without one it works on runs of others."""
-    merciless: bool = False
+    on_last_attempt: bool = False
     """Whether it dies even if that uses up the last attempt of a run."""
-    life: float | None = None
+    lifetime_seconds: float | None = None
     """The seconds after which it dies; without these and without a run, it works until no run is left."""
     answer: Json = ANSWER
     """What its person answers."""
@@ -79,118 +79,120 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Offset of its clock, by which leases are measured then."""
 
 
-class Ahead:
+class OffsetClock:
     """`Clock` with an offset into the future."""
 
-    def __init__(self, by: int) -> None:
-        self.by = by
+    def __init__(self, offset_ms: int) -> None:
+        self.offset_ms = offset_ms
         self._system = SystemClock()
 
     def now(self) -> Millis:
         """Return the moment."""
-        return Millis(self._system.now() + self.by)
+        return Millis(self._system.now() + self.offset_ms)
 
 
-class Moments(CommitPoints):
+class KillPoints(CommitPoints):
     """Counts commit points and moments, and kills this process at the first fatal one that fails no run."""
 
-    def __init__(self, task: Task, say: Say) -> None:
+    def __init__(self, task: Task, send_message: SendMessage) -> None:
         super().__init__()
         self._task = task
-        self._say = say
-        self._doomed = False
+        self._send_message = send_message
+        self._kill_at_next_commit = False
 
     def reach(self, name: str) -> None:
         """Be at the next point."""
         super().reach(name)
-        self._doomed |= name in self._task.after
-        if self._is_fatal(name) and (self._task.merciless or _attempts(self._task.where) < _RUINOUS):
-            self._say({"died": name})
+        self._kill_at_next_commit |= name in self._task.after
+        if self._is_fatal(name) and (
+            self._task.on_last_attempt or _attempts(self._task.database) < _MAX_KILLED_ATTEMPTS
+        ):
+            self._send_message({"died": name})
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _is_fatal(self, name: str) -> bool:
         late = self._task.fatal is not None and len(self.names) >= self._task.fatal
-        return late or name in self._task.moments or (self._doomed and name == "after COMMIT")
+        return late or name in self._task.moments or (self._kill_at_next_commit and name == "after COMMIT")
 
 
-def _attempts(where: str) -> int:
+def _attempts(database: str) -> int:
     """Return the highest number of attempts in a row without a settled step, over all runs.
 
     It can be asked in the middle of something else, where a loop is running.
     """
 
-    async def look() -> int:
-        async with open_probe(where) as probe:
+    async def read_attempts() -> int:
+        async with open_probe(database) as probe:
             (row,) = await probe.rows(_ATTEMPTS)
             return row["most"] or 0
 
-    with ThreadPoolExecutor(max_workers=1) as another:
-        return another.submit(asyncio.run, look()).result()
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        return executor.submit(asyncio.run, read_attempts()).result()
 
 
-def _die_after(life: float, task: Task) -> None:
+def _die_after(lifetime_seconds: float, task: Task) -> None:
     """Kill this process after its time, as soon as that fails no run."""
-    time.sleep(life)
-    while _attempts(task.where) >= (_TEDIOUS if task.run is None else _RUINOUS):
-        time.sleep(_LOOK)
+    time.sleep(lifetime_seconds)
+    while _attempts(task.database) >= (_MAX_QUICK_ATTEMPTS if task.run is None else _MAX_KILLED_ATTEMPTS):
+        time.sleep(_POLL_SECONDS)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def work(raw: Any, say: Say) -> None:
+def work(raw: Any, send_message: SendMessage) -> None:
     """Execute a `Task`."""
-    asyncio.run(_work(msgspec.convert(raw, Task), say))
+    asyncio.run(_work(msgspec.convert(raw, Task), send_message))
 
 
-async def _work(task: Task, say: Say) -> None:
-    moments = Moments(task, say)
-    if is_postgres(task.where):
+async def _work(task: Task, send_message: SendMessage) -> None:
+    moments = KillPoints(task, send_message)
+    if is_postgres(task.database):
         moments.number_postgres()
     else:
         moments.number_sqlite()
     number_model_calls(moments)
     moments.start()
-    if task.life is not None:
-        Thread(target=_die_after, args=(task.life, task), daemon=True).start()
-    async with opened(task, moments) as holdfast:
+    if task.lifetime_seconds is not None:
+        Thread(target=_die_after, args=(task.lifetime_seconds, task), daemon=True).start()
+    async with open_task_workspace(task, moments) as holdfast:
         if task.run is None:
-            await _work_for_others(task.where)
+            await _work_for_others(task.database)
             return
-        await begin(holdfast, task.run)
-        run = await Person(holdfast, task.where, task.server, task.run, answer=task.answer).follow()
-        say({"ended": run.status, "points": moments.names})
+        await start_play(holdfast, task.run)
+        run = await Person(holdfast, task.database, task.server, task.run, answer=task.answer).follow()
+        send_message({"ended": run.status, "points": moments.names})
 
 
-async def _work_for_others(where: str) -> None:
+async def _work_for_others(database: str) -> None:
     """Let the worker work until no run is left."""
-    async with open_probe(where) as probe:
+    async with open_probe(database) as probe:
         while (await probe.rows(_LIVE))[0]["live"]:  # noqa: ASYNC110 - there is no notification
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 @asynccontextmanager
-async def opened(task: Task, moments: Moments) -> AsyncIterator[Holdfast]:
+async def open_task_workspace(task: Task, moments: KillPoints) -> AsyncIterator[Holdfast]:
     """Open the workspace with a worker in it."""
     lease = timedelta(milliseconds=task.lease_ms)
     options = Options(
-        workers=_ALONE if task.run is not None else _AMONG_OTHERS,
+        workers=_SLOTS_ALONE if task.run is not None else _SLOTS_AMONG_OTHERS,
         lease=lease,
         heartbeat=lease / 3,
-        loop_config=LoopConfig(commit_interval=CommitInterval(seconds=_WINDOW)),
+        loop_config=LoopConfig(commit_interval=CommitInterval(seconds=_COMMIT_INTERVAL_SECONDS)),
         tools=tools(task.server, moments.reach),
     )
-    clock = None if task.ahead_ms is None else Ahead(task.ahead_ms)
-    async with open_workspace(task.workspace, database=task.where, options=options, clock=clock) as holdfast:
+    clock = None if task.ahead_ms is None else OffsetClock(task.ahead_ms)
+    async with open_workspace(task.workspace, database=task.database, options=options, clock=clock) as holdfast:
         yield holdfast
 
 
-async def begin(holdfast: Holdfast, run: RunId) -> None:
+async def start_play(holdfast: Holdfast, run: RunId) -> None:
     """Start the play, unless it was started before."""
     new = NewRun(id=run, thread=NewThread(agent_type=CAPTAIN), messages=[user(GOAL)])
     with suppress(IdTaken):
         await holdfast.runs.start(DEFAULT_SPACE, new)
 
 
-def number_model_calls(moments: Moments) -> None:
+def number_model_calls(moments: KillPoints) -> None:
     """Add kill points to each call of a scripted model, for the rest of the process."""
     play = ScriptedModel._play
 
@@ -198,14 +200,14 @@ def number_model_calls(moments: Moments) -> None:
         goal = next(message.content for message in request.messages if message.role is Role.USER)
         about = f"{goal} {request.position}"
         moments.reach(moment("model", about, "begun"))
-        spoken = 0
+        chunks = 0
         async for delta in play(self, request):
             if isinstance(delta, TextDelta):
-                spoken += 1
-                if spoken == 3:
+                chunks += 1
+                if chunks == 3:
                     moments.reach(moment("model", about, "inside"))
             else:
-                await asyncio.sleep(_PIECE)  # calls come in pieces too, as from a provider
+                await asyncio.sleep(_CHUNK_SECONDS)  # calls come in pieces too, as from a provider
             if isinstance(delta, ModelFinished):
                 moments.reach(moment("model", about, "over"))
             yield delta

@@ -20,7 +20,7 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.thread import NewThread
 from tests.builders import user
-from tests.support.fork_server import Say
+from tests.support.fork_server import SendMessage
 
 WORKER: Final = "tests.scenario.file_victim:work"
 CHANGES: Final = ("mkdir", "fsync", "rename")
@@ -30,13 +30,13 @@ CHANGES: Final = ("mkdir", "fsync", "rename")
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The run to work on, and the number of the point at which the worker dies, if any."""
 
-    where: str
+    database: str
     workspace: str
     run: RunId
     fatal: int | None = None
 
 
-def work(raw: Any, say: Say) -> None:
+def work(raw: Any, send_message: SendMessage) -> None:
     """Execute a `Task`."""
     task = msgspec.convert(raw, Task)
     points: list[str] = []
@@ -44,7 +44,7 @@ def work(raw: Any, say: Say) -> None:
     def reach(name: str) -> None:
         points.append(name)
         if len(points) == task.fatal:
-            say({"died": name})
+            send_message({"died": name})
             os.kill(os.getpid(), signal.SIGKILL)
 
     for name in CHANGES:
@@ -64,7 +64,7 @@ def _numbered(change: Callable[..., Any], name: str, reach: Callable[[str], None
 
 
 async def _work(task: Task) -> None:
-    async with open_workspace(task.workspace, database=task.where, options=Options(workers=1)) as holdfast:
+    async with open_workspace(task.workspace, database=task.database, options=Options(workers=1)) as holdfast:
         with suppress(IdTaken):
             new = NewRun(id=task.run, thread=NewThread(agent_type="bot"), messages=[user("go")])
             await holdfast.runs.start(DEFAULT_SPACE, new)

@@ -39,12 +39,12 @@ _SESSIONS: Final = """
 _LEASES: Final = "SELECT run_key FROM run_heads WHERE lease_owner IS NOT NULL"
 
 
-async def write_script(where: str | Path, name: str) -> Script:
+async def write_script(database: str | Path, name: str) -> Script:
     """Play undisturbed on an empty database, and take a snapshot after each step."""
     space = SpaceId("rehearsal")
     clock = HeldClock(START)
     states: list[Snapshot] = [{}]
-    async with open_store(where, bus=LocalBus(), clock=clock) as store, open_probe(where) as probe:
+    async with open_store(database, bus=LocalBus(), clock=clock) as store, open_probe(database) as probe:
 
         async def note() -> None:
             states.append(await snapshot(probe, space))
@@ -60,7 +60,7 @@ class Hunt:
     def __init__(
         self,
         server: ForkServer,
-        where: str | Path,
+        database: str | Path,
         scripts: Mapping[str, Script],
         *,
         probe: Probe | None = None,
@@ -68,7 +68,7 @@ class Hunt:
     ) -> None:
         self.kills = 0
         self._server = server
-        self._where = where
+        self._database = database
         self._scripts = scripts
         self._probe = probe
         self._survivor = survivor
@@ -93,7 +93,7 @@ class Hunt:
         """Kill a victim after some time."""
         await self._send(self._task(plays), seconds=seconds)
 
-    async def look_around(self) -> None:
+    async def record_sessions(self) -> None:
         """Check everything again after a cleanup: no lease of a dead process is left, and every run has ended."""
         await self.rehearse()
         async with self._look() as probe:
@@ -104,15 +104,15 @@ class Hunt:
         others = set() if self._probe is None else await _sessions(self._probe)
         death = await self._server.send(msgspec.to_builtins(task), seconds=seconds)
         self.kills += death.killed
-        if {"tidy": True} in death.said:
+        if {"tidy": True} in death.messages:
             self._untidy.clear()
         self._untidy += task.parts
         async with self._look() as probe:
-            await self._examine(probe, task, death.said, others)
+            await self._examine(probe, task, death.messages, others)
         if self._survivor:
             await tidy_up(self._survivor, self._untidy)
             self._untidy.clear()
-        return death.said
+        return death.messages
 
     async def _examine(self, probe: Probe, task: Task, said: list[Any], others: set[int]) -> None:
         if self._probe:
@@ -130,23 +130,23 @@ class Hunt:
 
     def _task(self, plays: Sequence[str], *, fatal: int | None = None) -> Task:
         parts = {SpaceId(f"space-{next(self._spaces)}"): play for play in plays}
-        return Task(where=str(self._where), parts=parts, untidy=self._untidy, fatal=fatal)
+        return Task(database=str(self._database), parts=parts, untidy=self._untidy, fatal=fatal)
 
     def _look(self) -> AbstractAsyncContextManager[Probe]:
         # An open connection would recover a SQLite file for the next victim.
-        return open_probe(self._where) if self._probe is None else nullcontext(self._probe)
+        return open_probe(self._database) if self._probe is None else nullcontext(self._probe)
 
 
 @asynccontextmanager
-async def hunting(server: ForkServer, where: str | Path, scripts: Mapping[str, Script]) -> AsyncIterator[Hunt]:
+async def hunting(server: ForkServer, database: str | Path, scripts: Mapping[str, Script]) -> AsyncIterator[Hunt]:
     """Hunt on an empty database; on PostgreSQL with a surviving process that cleans up."""
-    if not is_postgres(where):
-        yield Hunt(server, where, scripts)
+    if not is_postgres(database):
+        yield Hunt(server, database, scripts)
         return
     clock = HeldClock(START)
     clock.tick(AFTERWARDS)
-    async with open_store(where, bus=LocalBus(), clock=clock) as survivor, open_probe(where) as probe:
-        yield Hunt(server, where, scripts, probe=probe, survivor=survivor)
+    async with open_store(database, bus=LocalBus(), clock=clock) as survivor, open_probe(database) as probe:
+        yield Hunt(server, database, scripts, probe=probe, survivor=survivor)
 
 
 async def _sessions(probe: Probe) -> set[int]:

@@ -20,7 +20,7 @@ HANG_TIMEOUT_SECONDS: Final = 60.0
 """Seconds after which a call counts as hung."""
 
 
-async def begin(store: Store, runs: int) -> list[Lease]:
+async def create_leased_runs(store: Store, runs: int) -> list[Lease]:
     """Create and lease runs, each on its own thread."""
     await store.spaces.create(SPACE, name="Acme")
     for number in range(runs):
@@ -29,7 +29,7 @@ async def begin(store: Store, runs: int) -> list[Lease]:
     return await store.leases.claim(FIRST, lease=HOUR, limit=runs)
 
 
-def saying(lease: Lease, number: int, *, padding: int = 0) -> Commit:
+def numbered_commit(lease: Lease, number: int, *, padding: int = 0) -> Commit:
     """Return a commit whose every part contains `number`, plus incompressible characters."""
     text = f"{number} {os.urandom(padding // 2).hex()}"
     return Commit(
@@ -40,19 +40,21 @@ def saying(lease: Lease, number: int, *, padding: int = 0) -> Commit:
     )
 
 
-async def check_said(store: Store, lease: Lease, *, acknowledged: Collection[int], tried: Collection[int]) -> set[int]:
+async def check_commits(
+    store: Store, lease: Lease, *, acknowledged: Collection[int], attempted: Collection[int]
+) -> set[int]:
     """Return the committed numbers of a run; assert that each is complete and unique, and no acknowledged one lost."""
     messages = await store.messages.of_run(SPACE, lease.run_id)
-    spoke = [_number(str(message.content)) for message in messages if message.role is Role.ASSISTANT]
+    stored = [_number(str(message.content)) for message in messages if message.role is Role.ASSISTANT]
     logged = [decode_event(event.data) for event in await store.events.after(SPACE, lease.run_id, limit=10_000)]
     streamed = [_number(event.delta) for event in logged if isinstance(event, TextMessageContent)]
-    assert spoke == streamed, "a commit is there in part"
-    assert len(spoke) == len(set(spoke)), "a commit is there twice"
-    assert set(acknowledged) <= set(spoke), "what was acknowledged is not there"
-    assert set(spoke) <= set(tried), "what was refused is there"
+    assert stored == streamed, "a commit is there in part"
+    assert len(stored) == len(set(stored)), "a commit is there twice"
+    assert set(acknowledged) <= set(stored), "what was acknowledged is not there"
+    assert set(stored) <= set(attempted), "what was refused is there"
     state = (await store.values.of_run(SPACE, lease.run_id)).get("state")
-    assert state == ({"last": spoke[-1]} if spoke else None)
-    return set(spoke)
+    assert state == ({"last": stored[-1]} if stored else None)
+    return set(stored)
 
 
 def _number(text: str) -> int:

@@ -12,10 +12,10 @@ _COMMIT = b"COMMIT;\0"
 _READY = b"Z\0\0\0\5"
 
 
-class Fate(Enum):
+class CommitFault(Enum):
     """The fault to inject at a COMMIT or another watched message."""
 
-    PASSES = auto()
+    NONE = auto()
     LOST = auto()
     """Cut before the server receives it."""
     UNANSWERED = auto()
@@ -33,23 +33,23 @@ class Proxy:
         parts = urlsplit(url)
         (self._server,) = parse_qs(parts.query)["host"]
         self.url = parts._replace(query=f"host={folder}").geturl()
-        self.fate = Fate.PASSES
-        self.mark = _COMMIT
+        self.fault = CommitFault.NONE
+        self.trigger = _COMMIT
 
-    async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client."""
-        answers, server = await asyncio.open_unix_connection(f"{self._server}/{_SOCKET}")
+        responses, server = await asyncio.open_unix_connection(f"{self._server}/{_SOCKET}")
         try:
             async with asyncio.TaskGroup() as group:
-                answering = group.create_task(self._answer(answers, writer))
-                commit, fate = await self._ask(reader, server)
-                answering.cancel()
-                await asyncio.wait([answering])
-            if fate in (Fate.UNANSWERED, Fate.ANSWERED):
+                responding = group.create_task(self._forward_responses(responses, writer))
+                commit, fault = await self._forward_requests(reader, server)
+                responding.cancel()
+                await asyncio.wait([responding])
+            if fault in (CommitFault.UNANSWERED, CommitFault.ANSWERED):
                 server.write(commit)
-                answer = await answers.readuntil(_READY) + await answers.readexactly(1)
-                if fate is Fate.ANSWERED:
-                    writer.write(answer)
+                response = await responses.readuntil(_READY) + await responses.readexactly(1)
+                if fault is CommitFault.ANSWERED:
+                    writer.write(response)
                     await writer.drain()
         except* OSError:
             pass
@@ -57,27 +57,29 @@ class Proxy:
             writer.transport.abort()
             server.transport.abort()
 
-    async def _ask(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter) -> tuple[bytes, Fate]:
+    async def _forward_requests(
+        self, reader: asyncio.StreamReader, server: asyncio.StreamWriter
+    ) -> tuple[bytes, CommitFault]:
         """Forward requests of a client up to a COMMIT with a fault, and return the fault."""
-        while asked := await reader.read(1 << 16):
-            if self.fate is Fate.SILENCE:
+        while request := await reader.read(1 << 16):
+            if self.fault is CommitFault.SILENCE:
                 continue
-            if self.fate is not Fate.PASSES and self.mark in asked:
-                fate, self.fate = self.fate, Fate.PASSES
-                return asked, fate
-            server.write(asked)
+            if self.fault is not CommitFault.NONE and self.trigger in request:
+                fault, self.fault = self.fault, CommitFault.NONE
+                return request, fault
+            server.write(request)
             await server.drain()
-        return b"", Fate.PASSES
+        return b"", CommitFault.NONE
 
-    async def _answer(self, answers: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while answer := await answers.read(1 << 16):
-            writer.write(answer)
+    async def _forward_responses(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while response := await reader.read(1 << 16):
+            writer.write(response)
             await writer.drain()
         writer.close()
 
 
 @asynccontextmanager
-async def proxied(url: str, folder: Path) -> AsyncIterator[Proxy]:
+async def open_proxy(url: str, folder: Path) -> AsyncIterator[Proxy]:
     """Run a proxy in front of the server at `url`."""
     proxy = Proxy(url, folder)
     clients: set[asyncio.Task[None]] = set()
@@ -87,7 +89,7 @@ async def proxied(url: str, folder: Path) -> AsyncIterator[Proxy]:
         assert task is not None
         clients.add(task)
         with suppress(asyncio.CancelledError):
-            await proxy.pass_on(reader, writer)
+            await proxy.serve_client(reader, writer)
         clients.discard(task)
 
     listening = await asyncio.start_unix_server(serve, folder / _SOCKET)

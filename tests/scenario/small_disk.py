@@ -21,7 +21,7 @@ from holdfast.bus.local import LocalBus
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import OutcomeUnknown, StoreFull, StoreReadOnly, Unavailable
 from holdfast.store.store import Store
-from tests.scenario.load import HANG_TIMEOUT_SECONDS, begin, check_said, saying
+from tests.scenario.load import HANG_TIMEOUT_SECONDS, check_commits, create_leased_runs, numbered_commit
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_rows
 from tests.support.postgres import PostgresServer
@@ -34,16 +34,16 @@ async def full(folder: Path) -> None:
     """A full disk refuses writes, keeps its data, and accepts writes again when there is space."""
     path = folder / "holdfast.db"
     async with open_store(path, bus=LocalBus()) as store:
-        leases = await begin(store, 4)
+        leases = await create_leased_runs(store, 4)
         done = await _fill(store, leases)
         for lease in leases:
-            await check_said(store, lease, acknowledged=done, tried=range(1, len(done) + 2))
+            await check_commits(store, lease, acknowledged=done, attempted=range(1, len(done) + 2))
         with pytest.raises(StoreFull):  # larger than the commit that did not fit
-            await store.journal.commit(saying(leases[0], 1_000, padding=300_000))
+            await store.journal.commit(numbered_commit(leases[0], 1_000, padding=300_000))
         _remount(LARGE, folder)
-        await asyncio.gather(*(store.journal.commit(saying(lease, 2_000)) for lease in leases))
+        await asyncio.gather(*(store.journal.commit(numbered_commit(lease, 2_000)) for lease in leases))
         for lease in leases:
-            found = await check_said(store, lease, acknowledged=[*done, 2_000], tried=range(2_001))
+            found = await check_commits(store, lease, acknowledged=[*done, 2_000], attempted=range(2_001))
             assert 1_000 not in found
     async with open_probe(path) as probe:
         await check_rows(probe)
@@ -60,8 +60,8 @@ async def full_at_once(folder: Path) -> None:
             pass
     ballast.unlink()
     async with open_store(path, bus=LocalBus()) as store:
-        (lease,) = await begin(store, 1)
-        await store.journal.commit(saying(lease, 1))
+        (lease,) = await create_leased_runs(store, 1)
+        await store.journal.commit(numbered_commit(lease, 1))
     _stuff(ballast)
     with pytest.raises(Unavailable):  # even a reader needs space for the index of the WAL
         async with open_store(path, bus=LocalBus(), read_only=True):
@@ -74,15 +74,15 @@ async def no_larger_file(folder: Path) -> None:
     """A disk error during a commit leaves the outcome unknown, and the commit complete or absent."""
     path = folder / "holdfast.db"
     async with open_store(path, bus=LocalBus()) as store:
-        leases = await begin(store, 4)
+        leases = await create_leased_runs(store, 4)
         resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, resource.RLIM_INFINITY))
         done = await _fill(store, leases, error=OutcomeUnknown)
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         for lease in leases:
-            await check_said(store, lease, acknowledged=done, tried=range(1, len(done) + 2))
-        await asyncio.gather(*(store.journal.commit(saying(lease, 2_000)) for lease in leases))
+            await check_commits(store, lease, acknowledged=done, attempted=range(1, len(done) + 2))
+        await asyncio.gather(*(store.journal.commit(numbered_commit(lease, 2_000)) for lease in leases))
         for lease in leases:
-            await check_said(store, lease, acknowledged=[*done, 2_000], tried=range(2_001))
+            await check_commits(store, lease, acknowledged=[*done, 2_000], attempted=range(2_001))
 
 
 async def read_only_folder(folder: Path) -> None:
@@ -107,7 +107,7 @@ async def read_only_file(folder: Path) -> None:
         async with open_store(path, bus=LocalBus()):
             pass
     async with open_store(path, bus=LocalBus(), read_only=True) as store:
-        await check_said(store, lease, acknowledged=[1], tried=[1])
+        await check_commits(store, lease, acknowledged=[1], attempted=[1])
     _run("umount", path)
     await _find_it_again(path, lease)
 
@@ -117,14 +117,14 @@ async def full_postgres(folder: Path) -> None:
     async with PostgresServer() as server:
         url = await _database_on(server, folder)
         async with open_store(url, bus=LocalBus()) as store:
-            leases = await begin(store, 4)
+            leases = await create_leased_runs(store, 4)
             done = await _fill(store, leases)
             for lease in leases:
-                await check_said(store, lease, acknowledged=done, tried=range(1, len(done) + 2))
+                await check_commits(store, lease, acknowledged=done, attempted=range(1, len(done) + 2))
             _remount(LARGE, folder)
-            await asyncio.gather(*(store.journal.commit(saying(lease, 2_000)) for lease in leases))
+            await asyncio.gather(*(store.journal.commit(numbered_commit(lease, 2_000)) for lease in leases))
             for lease in leases:
-                await check_said(store, lease, acknowledged=[*done, 2_000], tried=range(2_001))
+                await check_commits(store, lease, acknowledged=[*done, 2_000], attempted=range(2_001))
         async with open_probe(url) as probe:
             await check_rows(probe)
 
@@ -143,7 +143,7 @@ ON_A_SMALL_DISK: Final[Mapping[str, Scene]] = {
 async def _fill(store: Store, leases: list[Lease], *, error: type[Exception] = StoreFull) -> list[int]:
     """Commit to all runs concurrently until the disk is full; return the acknowledged numbers of each run."""
     for number in range(1, 1_000):
-        commits = (store.journal.commit(saying(lease, number, padding=50_000)) for lease in leases)
+        commits = (store.journal.commit(numbered_commit(lease, number, padding=50_000)) for lease in leases)
         results = await asyncio.gather(*commits, return_exceptions=True)
         failed = [type(result) for result in results if isinstance(result, BaseException)]
         if failed:
@@ -154,14 +154,14 @@ async def _fill(store: Store, leases: list[Lease], *, error: type[Exception] = S
 
 async def _leave_something(path: Path) -> Lease:
     async with open_store(path, bus=LocalBus()) as store:
-        (lease,) = await begin(store, 1)
-        await store.journal.commit(saying(lease, 1))
+        (lease,) = await create_leased_runs(store, 1)
+        await store.journal.commit(numbered_commit(lease, 1))
     return lease
 
 
 async def _find_it_again(path: Path, lease: Lease) -> None:
     async with open_store(path, bus=LocalBus()) as store:
-        await check_said(store, lease, acknowledged=[1], tried=[1])
+        await check_commits(store, lease, acknowledged=[1], attempted=[1])
         await store.runs.end(lease.space_id, lease.run_id)
 
 

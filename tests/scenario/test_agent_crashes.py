@@ -15,12 +15,12 @@ import pytest
 from holdfast.bootstrap.workspace import Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.domain.ids import RunId
-from tests.scenario.conftest import NewPlace
+from tests.scenario.conftest import NewLocation
 from tests.scenario.crash_check import check_play
 from tests.scenario.crash_crew import Crew
 from tests.scenario.crash_history import RunHistory, read
 from tests.scenario.crash_play import MATES, STAGES, name_of, write_workspace
-from tests.scenario.crash_relay import WORKER, Fate, Fates, Relay, at_points, at_times, relaying
+from tests.scenario.crash_relay import WORKER, KillPlan, NextKill, Relay, at_points, at_times, open_relay
 from tests.support.counting_server import CountingServer
 from tests.support.database_probe import open_probe
 from tests.support.fork_server import ForkServer
@@ -55,7 +55,7 @@ async def calm(
 ) -> Calm:
     """Return a play on SQLite; one on PostgreSQL leaves the same."""
     place = tmp_path_factory.mktemp("calm") / "holdfast.db"
-    async with relaying(sailors, tool_server, workspace, place) as relay:
+    async with open_relay(sailors, tool_server, workspace, place) as relay:
         history, points = await relay.play(_new())
         await relay.check(history, history)
     assert sum(len(each.steps) for each in history.all()) >= 50
@@ -64,9 +64,9 @@ async def calm(
 
 @pytest.fixture
 async def relay(
-    sailors: ForkServer, tool_server: CountingServer, workspace: Path, new_place: NewPlace
+    sailors: ForkServer, tool_server: CountingServer, workspace: Path, new_location: NewLocation
 ) -> AsyncIterator[Relay]:
-    async with relaying(sailors, tool_server, workspace, await new_place()) as relay:
+    async with open_relay(sailors, tool_server, workspace, await new_location()) as relay:
         yield relay
 
 
@@ -83,13 +83,13 @@ async def url(postgres: PostgresServer) -> AsyncIterator[str]:
     await postgres.drop_database(name)
 
 
-async def test_a_play_that_nobody_disturbs_leaves_the_same_on_every_store(relay: Relay, calm: Calm) -> None:
+async def test_an_undisturbed_play_leaves_the_same_history_on_every_store(relay: Relay, calm: Calm) -> None:
     history, _ = await relay.play(_new())
     await relay.check(history, calm[0])
     assert relay.deaths == []
 
 
-async def test_kills_in_every_call_of_a_model_and_of_a_tool_change_nothing_but_what_is_unknown(
+async def test_kills_in_every_model_and_tool_call_change_only_unknown_outcomes(
     relay: Relay, calm: Calm, backend: str
 ) -> None:
     """On SQLite, where a kill is cheap, at every stage of every call; on PostgreSQL at one stage of each."""
@@ -103,33 +103,31 @@ async def test_a_kill_after_every_turn_of_the_conversation_changes_nothing(
     sailors: ForkServer, tool_server: CountingServer, workspace: Path, shared_memory: Path, calm: Calm
 ) -> None:
     """Each worker is killed right after an advancing commit is durable, before it is published."""
-    async with relaying(sailors, tool_server, workspace, shared_memory / "holdfast.db") as relay:
-        await _kill(relay, calm[0], lambda: Fate(after=TURNS))
+    async with open_relay(sailors, tool_server, workspace, shared_memory / "holdfast.db") as relay:
+        await _kill(relay, calm[0], lambda: KillPlan(after=TURNS))
     assert len(relay.deaths) >= 45
 
 
-async def test_kills_at_commit_points_change_nothing_but_what_is_unknown(
-    relay: Relay, calm: Calm, backend: str
-) -> None:
+async def test_kills_at_commit_points_change_only_unknown_outcomes(relay: Relay, calm: Calm, backend: str) -> None:
     random = Random(SEED)
     while len(relay.deaths) < (20 if backend == "sqlite" else 8):
-        await _kill(relay, calm[0], at_points(random, most=LIFE))
+        await _kill(relay, calm[0], at_points(random, max_point=LIFE))
 
 
-async def test_kills_at_any_time_change_nothing_but_what_is_unknown(relay: Relay, calm: Calm) -> None:
+async def test_kills_at_any_time_change_only_unknown_outcomes(relay: Relay, calm: Calm) -> None:
     random = Random(SEED)
     while len(relay.deaths) < 6:
         await _kill(relay, calm[0], at_times(random))
 
 
-async def test_kills_among_several_workers_change_nothing_but_what_is_unknown(
+async def test_kills_among_several_workers_change_only_unknown_outcomes(
     crew_of_three: list[ForkServer], tool_server: CountingServer, workspace: Path, url: str, calm: Calm
 ) -> None:
     assert await _sail(crew_of_three, tool_server, workspace, url, calm[0], kills=10) >= 10
 
 
 @pytest.mark.slow
-async def test_thousands_of_kills_of_one_worker_change_nothing_but_what_is_unknown(relay: Relay, calm: Calm) -> None:
+async def test_thousands_of_kills_of_one_worker_change_only_unknown_outcomes(relay: Relay, calm: Calm) -> None:
     """At every stage of every call, at one commit point after the other, and then at any point and any time."""
     random = Random(SEED)
     for moments in _by_stage(calm[1]):
@@ -137,11 +135,11 @@ async def test_thousands_of_kills_of_one_worker_change_nothing_but_what_is_unkno
     for first in range(1, STRIDE + 1):
         await _kill(relay, calm[0], _striding(first))
     while len(relay.deaths) < MANY:
-        await _kill(relay, calm[0], random.choice([at_points(random, most=LIFE), at_times(random)]))
+        await _kill(relay, calm[0], random.choice([at_points(random, max_point=LIFE), at_times(random)]))
 
 
 @pytest.mark.slow
-async def test_hundreds_of_kills_among_several_workers_change_nothing_but_what_is_unknown(
+async def test_hundreds_of_kills_among_several_workers_change_only_unknown_outcomes(
     crew_of_three: list[ForkServer], tool_server: CountingServer, workspace: Path, url: str, calm: Calm
 ) -> None:
     assert await _sail(crew_of_three, tool_server, workspace, url, calm[0], kills=400) >= 400
@@ -164,18 +162,18 @@ async def _kill_in_calls(relay: Relay, calm: RunHistory, moments: Collection[str
     """Kill a worker at each of these moments, in one play."""
     left, before = set(moments), len(relay.deaths)
 
-    def choose() -> Fate:
+    def choose() -> KillPlan:
         left.difference_update(name for name in relay.deaths[before:] if name is not None)
-        return Fate(moments=frozenset(left))
+        return KillPlan(moments=frozenset(left))
 
     await _kill(relay, calm, choose)
     missed = left.difference(name for name in relay.deaths[before:] if name is not None)
     assert all(any(task in name for task in MATES[1:]) for name in missed), "one shot may hit two who work side by side"
 
 
-async def _kill(relay: Relay, calm: RunHistory, fates: Fates) -> None:
+async def _kill(relay: Relay, calm: RunHistory, next_kill: NextKill) -> None:
     before = len(relay.deaths)
-    history, _ = await relay.play(_new(), fates)
+    history, _ = await relay.play(_new(), next_kill)
     try:
         await relay.check(history, calm)
     except AssertionError as exc:
@@ -183,13 +181,13 @@ async def _kill(relay: Relay, calm: RunHistory, fates: Fates) -> None:
         raise
 
 
-def _striding(first: int) -> Fates:
+def _striding(first: int) -> NextKill:
     """Kill after so many points and then after each stride: all first steps of one stride leave no point out.
 
     Strides grow slowly, so that nobody dies again and again before a person has had the time to speak.
     """
     strides = chain([first], (STRIDE + before // 10 for before in count()))
-    return lambda: Fate(fatal=next(strides))
+    return lambda: KillPlan(fatal=next(strides))
 
 
 def _by_stage(points: Iterable[str]) -> list[set[str]]:

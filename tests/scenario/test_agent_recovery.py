@@ -33,8 +33,8 @@ from tests.builders import user
 from tests.scenario.crash_check import check_transcript
 from tests.scenario.crash_history import RunHistory, read
 from tests.scenario.crash_play import GOAL, calling, moment, name_of, write_agent_with
-from tests.scenario.crash_relay import SPARED, Fate, Fates, Relay, relaying
-from tests.scenario.crash_victim import begin
+from tests.scenario.crash_relay import NO_KILL, KillPlan, NextKill, Relay, open_relay
+from tests.scenario.crash_victim import start_play
 from tests.support.counting_server import CountingServer
 from tests.support.fork_server import HANG_TIMEOUT_SECONDS, ForkServer
 from tests.support.postgres import PostgresServer
@@ -57,7 +57,7 @@ def sailing(sailors: ForkServer, tool_server: CountingServer, tmp_path: Path, sh
         turns: Sequence[dict[str, Any]], *, unknown_outcome: str = "tell", where: str | Path | None = None
     ) -> AsyncIterator[Relay]:
         workspace = write_agent_with(tmp_path / "ship", turns, unknown_outcome=unknown_outcome)
-        async with relaying(sailors, tool_server, workspace, where or shared_memory / "holdfast.db") as relay:
+        async with open_relay(sailors, tool_server, workspace, where or shared_memory / "holdfast.db") as relay:
             yield relay
 
     return sail
@@ -67,24 +67,24 @@ def _new() -> RunId:
     return RunId(f"trip-{next(_numbers)}")
 
 
-def once(*moments: str) -> Fates:
+def once(*moments: str) -> NextKill:
     """Kill one worker at each of these moments, in this order, and spare the later ones."""
-    return in_turn(Fate(moments=frozenset({each}), merciless=True) for each in moments)
+    return in_turn(KillPlan(moments=frozenset({each}), on_last_attempt=True) for each in moments)
 
 
-def in_turn(fates: Any) -> Fates:
+def in_turn(next_kill: Any) -> NextKill:
     """Return the fates in order, and spare the later workers."""
-    following = chain(fates, repeat(SPARED))
+    following = chain(next_kill, repeat(NO_KILL))
     return lambda: next(following)
 
 
-def always(*moments: str, most: int = 20) -> Fates:
+def always(*moments: str, most: int = 20) -> NextKill:
     """Kill every worker at one of these moments; fail if that does not end."""
-    fate, left = Fate(moments=frozenset(moments), merciless=True), iter(range(most))
+    plan, left = KillPlan(moments=frozenset(moments), on_last_attempt=True), iter(range(most))
 
-    def choose() -> Fate:
+    def choose() -> KillPlan:
         assert next(left, None) is not None, "the run kills its workers for ever"
-        return fate
+        return plan
 
     return choose
 
@@ -99,7 +99,7 @@ def tool_steps(history: RunHistory) -> list[tuple[StepState, int]]:
 
 
 @pytest.mark.parametrize(("at", "calls"), [(BEFORE_CHARGE, 0), (INSIDE_CHARGE, 1)])
-async def test_told_of_an_unknown_outcome_the_model_goes_on_and_nothing_ran_twice(
+async def test_the_model_is_told_of_an_unknown_outcome_and_nothing_runs_twice(
     sailing: Sailing, tool_server: CountingServer, at: str, calls: int
 ) -> None:
     async with sailing(CHARGED) as relay:
@@ -119,7 +119,7 @@ async def test_told_of_an_unknown_outcome_the_model_goes_on_and_nothing_ran_twic
         ({"outcome": "did_not_happen"}, "a person found out that it did not happen"),
     ],
 )
-async def test_asked_about_an_unknown_outcome_a_person_says_what_the_model_goes_on_with(
+async def test_a_person_decides_the_result_of_a_call_with_an_unknown_outcome(
     sailing: Sailing, tool_server: CountingServer, answer: Json, content: str
 ) -> None:
     async with sailing(CHARGED, unknown_outcome="ask") as relay:
@@ -132,12 +132,10 @@ async def test_asked_about_an_unknown_outcome_a_person_says_what_the_model_goes_
     assert len(await tool_server.calls(name_of(run, ""))) == 1
 
 
-async def test_told_to_run_it_again_the_call_is_made_under_the_same_key(
-    sailing: Sailing, tool_server: CountingServer
-) -> None:
+async def test_a_call_repeated_on_request_keeps_its_key(sailing: Sailing, tool_server: CountingServer) -> None:
     async with sailing(CHARGED, unknown_outcome="ask") as relay:
-        fates = once(INSIDE_CHARGE, INSIDE_CHARGE)
-        history, _ = await relay.play(run := _new(), fates, answer={"outcome": "run_again"})
+        next_kill = once(INSIDE_CHARGE, INSIDE_CHARGE)
+        history, _ = await relay.play(run := _new(), next_kill, answer={"outcome": "run_again"})
         await relay.check(history, history)
     assert tool_steps(history) == [(StepState.UNKNOWN, 1), (StepState.UNKNOWN, 1), (StepState.DONE, 1)]
     assert len(history.interrupts) == 2
@@ -146,7 +144,7 @@ async def test_told_to_run_it_again_the_call_is_made_under_the_same_key(
     assert result_of(history) == ('{"did":"charge","what":"fuel"}', None)
 
 
-async def test_a_run_that_must_not_guess_fails_with_its_outcome_unknown(
+async def test_a_run_configured_to_fail_fails_on_an_unknown_outcome(
     sailing: Sailing, tool_server: CountingServer
 ) -> None:
     async with sailing(CHARGED, unknown_outcome="fail") as relay:
@@ -158,9 +156,7 @@ async def test_a_run_that_must_not_guess_fails_with_its_outcome_unknown(
     assert len(await tool_server.calls(name_of(run, ""))) == 1
 
 
-async def test_of_several_calls_only_the_one_that_was_cut_off_is_unknown(
-    sailing: Sailing, tool_server: CountingServer
-) -> None:
+async def test_only_the_interrupted_call_of_several_is_unknown(sailing: Sailing, tool_server: CountingServer) -> None:
     turns = [calling(("charge", "fuel"), ("charge", "water"), ("charge", "rope")), calling(say="Done.")]
     async with sailing(turns) as relay:
         history, _ = await relay.play(run := _new(), once(moment("tool", "water", "inside")))
@@ -170,7 +166,7 @@ async def test_of_several_calls_only_the_one_that_was_cut_off_is_unknown(
 
 
 @pytest.mark.parametrize("tool", ["sync", "look"])
-async def test_an_idempotent_call_is_made_again_under_the_same_key(
+async def test_an_idempotent_call_is_repeated_with_the_same_key(
     sailing: Sailing, tool_server: CountingServer, tool: str
 ) -> None:
     async with sailing([calling((tool, "papers")), calling(say="Done.")]) as relay:
@@ -184,7 +180,7 @@ async def test_an_idempotent_call_is_made_again_under_the_same_key(
 
 
 @pytest.mark.parametrize("stage", ["begun", "over"])
-async def test_a_transactional_call_is_never_unknown_and_its_effect_is_there_once(sailing: Sailing, stage: Any) -> None:
+async def test_a_transactional_call_is_never_unknown_and_has_one_effect(sailing: Sailing, stage: Any) -> None:
     async with sailing([calling(("note", "logbook")), calling(say="Done.")]) as relay:
         at = moment("tool", "logbook", stage)
         history, _ = await relay.play(_new(), once(at, at))
@@ -193,7 +189,7 @@ async def test_a_transactional_call_is_never_unknown_and_its_effect_is_there_onc
     assert [state for state, _ in tool_steps(history)] == [StepState.DONE]
 
 
-async def test_what_a_lost_model_call_had_said_is_void_and_the_next_one_has_another_id(sailing: Sailing) -> None:
+async def test_the_text_of_a_lost_model_call_is_abandoned_and_the_next_call_has_another_id(sailing: Sailing) -> None:
     async with sailing([calling(say="A long story.")]) as relay:
         history, _ = await relay.play(_new(), once(moment("model", f"{GOAL} 0", "over")))
         await relay.check(history, history)
@@ -206,7 +202,7 @@ async def test_what_a_lost_model_call_had_said_is_void_and_the_next_one_has_anot
 
 
 @pytest.mark.parametrize("stage", ["begun", "inside", "over"])
-async def test_a_run_that_kills_its_worker_in_each_model_call_fails_in_the_end(sailing: Sailing, stage: Any) -> None:
+async def test_a_run_that_kills_its_worker_in_each_model_call_fails_eventually(sailing: Sailing, stage: Any) -> None:
     """Steps settled by recovery are not progress: they would reset the attempt count each time."""
     async with sailing([calling(say="A long story.")]) as relay:
         history, _ = await relay.play(_new(), always(moment("model", f"{GOAL} 0", stage)))
@@ -215,7 +211,7 @@ async def test_a_run_that_kills_its_worker_in_each_model_call_fails_in_the_end(s
     assert len(relay.deaths) == MAX_ATTEMPTS
 
 
-async def test_a_run_that_kills_its_worker_in_each_tool_call_fails_in_the_end(
+async def test_a_run_that_kills_its_worker_in_each_tool_call_fails_eventually(
     sailing: Sailing, tool_server: CountingServer
 ) -> None:
     async with sailing([calling(("sync", "papers")), calling(say="Done.")]) as relay:
@@ -226,7 +222,7 @@ async def test_a_run_that_kills_its_worker_in_each_tool_call_fails_in_the_end(
     assert result_of(history)[0].startswith("not answered")
 
 
-async def test_a_step_that_a_live_worker_settles_begins_the_count_anew(sailing: Sailing) -> None:
+async def test_a_settled_step_resets_the_count_of_attempts(sailing: Sailing) -> None:
     """Four of five attempts are killed in each call, and the run still completes."""
     turns = [calling(("sync", "one")), calling(("sync", "two")), calling(say="Done.")]
     moments = [moment("model", f"{GOAL} {turn}", "inside") for turn in range(3)]
@@ -237,7 +233,7 @@ async def test_a_step_that_a_live_worker_settles_begins_the_count_anew(sailing: 
     assert len(relay.deaths) == len(deadly)
 
 
-async def test_a_run_whose_worker_died_is_tried_again_after_a_delay_that_grows(
+async def test_a_run_whose_worker_died_is_retried_with_a_growing_delay(
     sailing: Sailing, postgres: PostgresServer
 ) -> None:
     """On PostgreSQL, where other workers may be alive; on SQLite the next process starts at once."""
@@ -251,7 +247,7 @@ async def test_a_run_whose_worker_died_is_tried_again_after_a_delay_that_grows(
     await postgres.drop_database("backoff")
 
 
-async def test_a_timer_that_a_dead_process_had_claimed_is_free_when_the_file_is_opened(shared_memory: Path) -> None:
+async def test_a_timer_claimed_by_a_dead_process_is_free_when_the_file_is_opened(shared_memory: Path) -> None:
     place, owner = shared_memory / "holdfast.db", OwnerId("dead")
     async with open_store(place) as store:
         await store.spaces.create(DEFAULT_SPACE, name="default")
@@ -265,11 +261,11 @@ async def test_a_timer_that_a_dead_process_had_claimed_is_free_when_the_file_is_
             await store.timers.settle(claim)
 
 
-async def test_what_the_store_refuses_for_good_ends_the_run_and_lets_go_of_its_worker(tmp_path: Path) -> None:
+async def test_a_permanent_refusal_of_the_store_fails_the_run_and_frees_its_worker(tmp_path: Path) -> None:
     """The refused commit is not in the log: the end must follow the log, and consume the inbox."""
     sleeping = {"call": [{"name": "sleep", "arguments": {"seconds": 3600}}]}
     async with open_workspace(write_agent_with(tmp_path, [sleeping], tools=["sleep"])) as holdfast:
-        await begin(holdfast, run := _new())
+        await start_play(holdfast, run := _new())
         with holdfast.watcher.watch(DEFAULT_SPACE, run) as watch:
             await _until(watch, RunStatus.WAITING)
             too_long = msgspec.to_builtins(user("x" * (MAX_MESSAGE_CHARS + 1)))

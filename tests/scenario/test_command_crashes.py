@@ -75,7 +75,7 @@ async def _killed(
     """Kill a worker and let another finish its run; return how often each command was started."""
     files = workspace.folder / "files"
     shutil.rmtree(files, ignore_errors=True)
-    task = Task(where=str(workspace.database), workspace=str(workspace.folder), run=RunId(name), fatal=fatal)
+    task = Task(database=str(workspace.database), workspace=str(workspace.folder), run=RunId(name), fatal=fatal)
     await workers.send(msgspec.to_builtins(task), seconds=seconds)
     assert await died_out((workspace.folder / "mark").read_text())
     await workers.send(msgspec.to_builtins(msgspec.structs.replace(task, fatal=None)))

@@ -26,8 +26,8 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.scenario.conftest import NewPlace, Scripts
-from tests.scenario.load import HANG_TIMEOUT_SECONDS, HOUR, SPACE, begin, check_said, saying
+from tests.scenario.conftest import NewLocation, Scripts
+from tests.scenario.load import HANG_TIMEOUT_SECONDS, HOUR, SPACE, check_commits, create_leased_runs, numbered_commit
 from tests.scenario.snapshot import Snapshot, snapshot
 from tests.scenario.stage import START, Stage
 from tests.scenario.workload import PLAYS
@@ -38,40 +38,40 @@ SEED: Final = 20_260_131
 TIMES: Final = 20
 
 
-async def test_one_bad_commit_in_a_batch_fails_alone(new_place: NewPlace) -> None:
-    place = await new_place()
-    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(place, bus=LocalBus()) as store:
-        leases = await begin(store, 12)
+async def test_one_bad_commit_in_a_batch_fails_alone(new_location: NewLocation) -> None:
+    location = await new_location()
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(location, bus=LocalBus()) as store:
+        leases = await create_leased_runs(store, 12)
         settled = Step(number=1, kind=StepKind.MODEL, name="m", key="k", state=StepState.FAILED)
         await store.journal.commit(Commit(lease=leases[2], steps=[settled]))
         bad: dict[int, tuple[Commit, type[HoldfastError]]] = {
-            2: (replace(saying(leases[2], 1), steps=[settled]), Conflict),
-            4: (replace(saying(leases[4], 1), consumed=[99]), HoldfastError),
-            6: (saying(replace(leases[6], number=leases[6].number - 1), 1), LeaseLost),
-            8: (replace(saying(leases[8], 1), steps=[replace(settled, attempt=2**70)]), Invalid),
+            2: (replace(numbered_commit(leases[2], 1), steps=[settled]), Conflict),
+            4: (replace(numbered_commit(leases[4], 1), consumed=[99]), HoldfastError),
+            6: (numbered_commit(replace(leases[6], number=leases[6].number - 1), 1), LeaseLost),
+            8: (replace(numbered_commit(leases[8], 1), steps=[replace(settled, attempt=2**70)]), Invalid),
         }
-        commits = [bad[index][0] if index in bad else saying(lease, 1) for index, lease in enumerate(leases)]
+        commits = [bad[index][0] if index in bad else numbered_commit(lease, 1) for index, lease in enumerate(leases)]
         results = await asyncio.gather(*map(store.journal.commit, commits), return_exceptions=True)
         for index, result in enumerate(results):
             assert isinstance(result, bad[index][1] if index in bad else Committed), (index, result)
         for index, lease in enumerate(leases):
             done = [] if index in bad else [1]
-            await check_said(store, lease, acknowledged=done, tried=done)
+            await check_commits(store, lease, acknowledged=done, attempted=done)
         for index, (_, error) in bad.items():
             if error is not LeaseLost:
-                await store.journal.commit(saying(leases[index], 2))
-    async with open_probe(place) as probe:
+                await store.journal.commit(numbered_commit(leases[index], 2))
+    async with open_probe(location) as probe:
         await check_rows(probe)
 
 
-async def test_commits_whose_callers_went_away_are_there_whole_or_not_at_all(new_place: NewPlace) -> None:
+async def test_commits_of_cancelled_callers_are_complete_or_absent(new_location: NewLocation) -> None:
     random = Random(SEED)
-    place = await new_place()
-    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(place, bus=LocalBus()) as store:
-        leases = await begin(store, 8)
+    location = await new_location()
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(location, bus=LocalBus()) as store:
+        leases = await create_leased_runs(store, 8)
         acknowledged: dict[int, list[int]] = {index: [] for index in range(len(leases))}
         for number in range(1, 21):
-            tasks = [asyncio.ensure_future(store.journal.commit(saying(lease, number))) for lease in leases]
+            tasks = [asyncio.ensure_future(store.journal.commit(numbered_commit(lease, number))) for lease in leases]
             await asyncio.sleep(random.choice([0, 0, 0.001, 0.002, 0.005]))
             for index, task in enumerate(tasks):
                 if random.random() < 0.5 and task.cancel():
@@ -79,16 +79,18 @@ async def test_commits_whose_callers_went_away_are_there_whole_or_not_at_all(new
                 await task
                 acknowledged[index].append(number)
         # Pending commits are applied before this one.
-        await asyncio.gather(*(store.journal.commit(saying(lease, 99)) for lease in leases))
+        await asyncio.gather(*(store.journal.commit(numbered_commit(lease, 99)) for lease in leases))
         for index, lease in enumerate(leases):
-            await check_said(store, lease, acknowledged=[*acknowledged[index], 99], tried=[*range(1, 21), 99])
-    async with open_probe(place) as probe:
+            await check_commits(store, lease, acknowledged=[*acknowledged[index], 99], attempted=[*range(1, 21), 99])
+    async with open_probe(location) as probe:
         await check_rows(probe)
 
 
-async def test_cancelled_readers_leave_nothing_open(new_place: NewPlace, caplog: pytest.LogCaptureFixture) -> None:
-    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(await new_place(), bus=LocalBus()) as store:
-        (lease,) = await begin(store, 1)
+async def test_cancelled_readers_leave_nothing_open(
+    new_location: NewLocation, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(await new_location(), bus=LocalBus()) as store:
+        (lease,) = await create_leased_runs(store, 1)
         for turns in range(200):
             reading = asyncio.ensure_future(store.events.after(SPACE, lease.run_id))
             for _ in range(turns % 20):
@@ -116,15 +118,15 @@ class Progress:
 
 
 @pytest.mark.parametrize("play", ["tree", "deletion"])
-async def test_writes_whose_callers_went_away_are_there_whole_or_not_at_all(
-    new_place: NewPlace, scripts: Scripts, play: str
+async def test_writes_of_cancelled_callers_are_complete_or_absent(
+    new_location: NewLocation, scripts: Scripts, play: str
 ) -> None:
     random = Random(SEED)
-    place, clock = await new_place(), HeldClock(START)
+    location, clock = await new_location(), HeldClock(START)
     async with (
         asyncio.timeout(HANG_TIMEOUT_SECONDS),
-        open_store(place, bus=LocalBus(), clock=clock) as store,
-        open_probe(place) as probe,
+        open_store(location, bus=LocalBus(), clock=clock) as store,
+        open_probe(location) as probe,
     ):
         for number in range(TIMES // 2):
             space, progress = SpaceId(f"space-{number}"), Progress()
@@ -158,12 +160,12 @@ async def _end_all(store: Store, space: SpaceId) -> None:
                 await store.runs.end(space, run.id)
 
 
-async def test_every_pending_call_is_answered_when_the_store_is_closed(new_place: NewPlace) -> None:
-    place = await new_place()
+async def test_every_pending_call_is_answered_when_the_store_is_closed(new_location: NewLocation) -> None:
+    location = await new_location()
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
-        async with open_store(place, bus=LocalBus()) as store:
-            leases = await begin(store, 16)
-            commits = [asyncio.ensure_future(store.journal.commit(saying(lease, 1))) for lease in leases]
+        async with open_store(location, bus=LocalBus()) as store:
+            leases = await create_leased_runs(store, 16)
+            commits = [asyncio.ensure_future(store.journal.commit(numbered_commit(lease, 1))) for lease in leases]
             others: list[asyncio.Future[Any]] = [
                 asyncio.ensure_future(store.runs.get(SPACE, leases[0].run_id)),
                 asyncio.ensure_future(store.spaces.create(SpaceId("other"), name="Other")),
@@ -177,16 +179,16 @@ async def test_every_pending_call_is_answered_when_the_store_is_closed(new_place
         for call in _calls(store, leases[0]):
             with pytest.raises(Unavailable):
                 await call()
-        async with open_store(place, bus=LocalBus()) as store:
+        async with open_store(location, bus=LocalBus()) as store:
             for lease, result in zip(leases, results, strict=True):
                 done = [1] if isinstance(result, Committed) else []
-                await check_said(store, lease, acknowledged=done, tried=done)
+                await check_commits(store, lease, acknowledged=done, attempted=done)
 
 
 def _calls(store: Store, lease: Lease) -> list[Callable[[], Awaitable[object]]]:
     """Return one call of each kind."""
     return [
-        lambda: store.journal.commit(saying(lease, 2)),
+        lambda: store.journal.commit(numbered_commit(lease, 2)),
         lambda: store.leases.claim(lease.owner, lease=HOUR),
         lambda: store.runs.create(SPACE, NewRun(thread=lease.thread_id)),
         lambda: store.runs.end(SPACE, lease.run_id),

@@ -16,7 +16,7 @@ from holdfast.bus.local import LocalBus
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import StoreCorrupt, StoreOwned, StoreReadOnly, Unavailable
 from holdfast.domain.ids import SpaceId
-from tests.scenario.load import SPACE, begin, check_said, saying
+from tests.scenario.load import SPACE, check_commits, create_leased_runs, numbered_commit
 
 PAGE: Final = 4096
 OWNER: Final = """
@@ -41,10 +41,10 @@ def path(tmp_path: Path) -> Path:
 async def leases(path: Path) -> list[Lease]:
     """Return leases of runs with messages, in a closed file."""
     async with open_store(path, bus=LocalBus()) as store:
-        leases = await begin(store, 2)
+        leases = await create_leased_runs(store, 2)
         for number in range(20):
             for lease in leases:
-                await store.journal.commit(saying(lease, number, padding=3_000))
+                await store.journal.commit(numbered_commit(lease, number, padding=3_000))
     return leases
 
 
@@ -119,7 +119,7 @@ async def test_a_damaged_file_is_refused_until_it_is_restored(
     shutil.copy(backup, path)
     async with open_store(path, bus=LocalBus()) as store:
         for lease in leases:
-            await check_said(store, lease, acknowledged=range(20), tried=range(20))
+            await check_commits(store, lease, acknowledged=range(20), attempted=range(20))
 
 
 async def test_a_damaged_page_fails_only_the_reads_that_need_it(path: Path, leases: list[Lease]) -> None:
@@ -129,7 +129,7 @@ async def test_a_damaged_page_fails_only_the_reads_that_need_it(path: Path, leas
     async with open_store(path, bus=LocalBus()) as store:
         with pytest.raises(StoreCorrupt):
             await store.messages.of_run(SPACE, leases[0].run_id)
-        await check_said(store, leases[1], acknowledged=range(20), tried=range(20))
+        await check_commits(store, leases[1], acknowledged=range(20), attempted=range(20))
         await store.spaces.create(SpaceId("other"), name="Other")
 
 
@@ -145,7 +145,7 @@ async def test_a_removed_file_accepts_no_writes_until_it_is_restored(path: Path,
         os.rename(aside, path)
         await store.spaces.create(SpaceId("other"), name="Other")
         for lease in leases:
-            await check_said(store, lease, acknowledged=range(20), tried=range(20))
+            await check_commits(store, lease, acknowledged=range(20), attempted=range(20))
 
 
 async def test_a_missing_folder_is_named(tmp_path: Path) -> None:

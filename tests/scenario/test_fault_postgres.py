@@ -20,8 +20,8 @@ from holdfast.domain.instant import instant
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import text_events
-from tests.scenario.load import HANG_TIMEOUT_SECONDS, SPACE, begin, check_said, saying
-from tests.scenario.proxy import Fate, Proxy, proxied
+from tests.scenario.load import HANG_TIMEOUT_SECONDS, SPACE, check_commits, create_leased_runs, numbered_commit
+from tests.scenario.proxy import CommitFault, Proxy, open_proxy
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_rows
 from tests.support.postgres import PostgresServer
@@ -35,7 +35,7 @@ class Writer:
 
     def __init__(self, store: Store, lease: Lease) -> None:
         self.lease = lease
-        self.tried: list[int] = []
+        self.attempted: list[int] = []
         self.acknowledged: list[int] = []
         self.errors: list[Unavailable] = []
         self.possible: list[int] = []
@@ -45,25 +45,25 @@ class Writer:
     async def write(self) -> None:
         """Commit until cancelled."""
         while True:
-            self.tried.append(len(self.tried) + 1)
+            self.attempted.append(len(self.attempted) + 1)
             try:
-                await self._store.journal.commit(saying(self.lease, self.tried[-1]))
+                await self._store.journal.commit(numbered_commit(self.lease, self.attempted[-1]))
             except Unavailable as exc:
                 self.errors.append(exc)
                 if isinstance(exc, OutcomeUnknown):
-                    self.possible.append(self.tried[-1])
+                    self.possible.append(self.attempted[-1])
                 await asyncio.sleep(0.05)
             except asyncio.CancelledError:
-                self.possible.append(self.tried[-1])
+                self.possible.append(self.attempted[-1])
                 raise
             else:
-                self.acknowledged.append(self.tried[-1])
+                self.acknowledged.append(self.attempted[-1])
 
     async def stop(self) -> None:
         """Write once more: a cancelled commit is applied before it, or never."""
-        self.tried.append(len(self.tried) + 1)
-        await self._store.journal.commit(saying(self.lease, self.tried[-1]))
-        self.acknowledged.append(self.tried[-1])
+        self.attempted.append(len(self.attempted) + 1)
+        await self._store.journal.commit(numbered_commit(self.lease, self.attempted[-1]))
+        self.acknowledged.append(self.attempted[-1])
 
     async def has_written(self, more: int) -> None:
         """Wait for further commits."""
@@ -77,7 +77,7 @@ async def test_a_server_that_is_killed_and_restarted_under_load_loses_no_acknowl
 ) -> None:
     url = await own_postgres.create_database("holdfast")
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_bus(url) as bus, open_store(url, bus=bus) as store:
-        writers = [Writer(store, lease) for lease in await begin(store, WRITERS)]
+        writers = [Writer(store, lease) for lease in await create_leased_runs(store, WRITERS)]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(writer.write()) for writer in writers]
             for end in (own_postgres.kill, own_postgres.stop):
@@ -94,7 +94,7 @@ async def test_a_server_that_is_killed_and_restarted_under_load_loses_no_acknowl
         await asyncio.gather(*(writer.stop() for writer in writers))
         for writer in writers:
             possible = [*writer.acknowledged, *writer.possible]
-            await check_said(store, writer.lease, acknowledged=writer.acknowledged, tried=possible)
+            await check_commits(store, writer.lease, acknowledged=writer.acknowledged, attempted=possible)
     async with open_probe(url) as probe:
         await check_rows(probe)
 
@@ -128,7 +128,7 @@ async def _waiting_for_locks(connection: Any) -> list[int]:
 async def test_a_waiting_commit_is_applied_after_the_earlier_ones(url: str) -> None:
     clock = HeldClock()
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(url, bus=LocalBus(), clock=clock) as store:
-        (lease,) = await begin(store, 1)
+        (lease,) = await create_leased_runs(store, 1)
         async with holding_the_lock_of(url, lease) as locker:
             ending = asyncio.ensure_future(store.runs.end(SPACE, lease.run_id))
             await _waiting_for_locks(locker)
@@ -137,11 +137,11 @@ async def test_a_waiting_commit_is_applied_after_the_earlier_ones(url: str) -> N
         assert ended.completed_at == instant(clock.now())
 
 
-async def test_a_connection_cut_in_the_middle_of_a_batch_leaves_nothing_of_it(url: str) -> None:
+async def test_a_connection_cut_during_a_batch_leaves_none_of_its_commits(url: str) -> None:
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(url, bus=LocalBus()) as store:
-        leases = await begin(store, 4)
+        leases = await create_leased_runs(store, 4)
         async with holding_the_lock_of(url, leases[0]) as locker:
-            commits = [asyncio.ensure_future(store.journal.commit(saying(lease, 1))) for lease in leases]
+            commits = [asyncio.ensure_future(store.journal.commit(numbered_commit(lease, 1))) for lease in leases]
             for pid in await _waiting_for_locks(locker):
                 await locker.execute("SELECT pg_terminate_backend($1)", pid)
             # The first batch is cut too; later commits wait for the lock.
@@ -151,58 +151,60 @@ async def test_a_connection_cut_in_the_middle_of_a_batch_leaves_nothing_of_it(ur
         results = await asyncio.gather(*commits, return_exceptions=True)
         for lease, result in zip(leases, results, strict=True):
             done = [] if isinstance(result, BaseException) else [1]
-            assert await check_said(store, lease, acknowledged=done, tried=done) == set(done)
-        await asyncio.gather(*(store.journal.commit(saying(lease, 2)) for lease in leases))
+            assert await check_commits(store, lease, acknowledged=done, attempted=done) == set(done)
+        await asyncio.gather(*(store.journal.commit(numbered_commit(lease, 2)) for lease in leases))
         for lease in leases:
-            await check_said(store, lease, acknowledged=[2], tried=[1, 2])
+            await check_commits(store, lease, acknowledged=[2], attempted=[1, 2])
 
 
 @pytest.fixture
 async def proxy(url: str, tmp_path: Path) -> AsyncIterator[Proxy]:
-    async with proxied(url, tmp_path) as proxy:
+    async with open_proxy(url, tmp_path) as proxy:
         yield proxy
 
 
-@pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
-async def test_after_a_cut_during_a_commit_reading_tells_what_became_of_it(proxy: Proxy, fate: Fate) -> None:
+@pytest.mark.parametrize("fate", [CommitFault.LOST, CommitFault.UNANSWERED])
+async def test_the_outcome_of_a_commit_can_be_read_after_a_cut_connection(proxy: Proxy, fault: CommitFault) -> None:
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
-        leases = await begin(store, 3)
-        await store.journal.commit(saying(leases[0], 1))
-        proxy.fate = fate
+        leases = await create_leased_runs(store, 3)
+        await store.journal.commit(numbered_commit(leases[0], 1))
+        proxy.fault = fault
         results = await asyncio.gather(
-            *(store.journal.commit(saying(lease, 2)) for lease in leases), return_exceptions=True
+            *(store.journal.commit(numbered_commit(lease, 2)) for lease in leases), return_exceptions=True
         )
         assert any(isinstance(result, OutcomeUnknown) for result in results)
         for lease, result in zip(leases, results, strict=True):
-            found = await check_said(store, lease, acknowledged=[], tried=[1, 2])
-            assert (2 in found) == (fate is Fate.UNANSWERED or not isinstance(result, OutcomeUnknown))
-        await asyncio.gather(*(store.journal.commit(saying(lease, 3)) for lease in leases))
+            found = await check_commits(store, lease, acknowledged=[], attempted=[1, 2])
+            assert (2 in found) == (fault is CommitFault.UNANSWERED or not isinstance(result, OutcomeUnknown))
+        await asyncio.gather(*(store.journal.commit(numbered_commit(lease, 3)) for lease in leases))
 
 
-@pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
-async def test_after_a_cut_during_a_commit_of_events_alone_reading_tells_what_became_of_it(
-    proxy: Proxy, fate: Fate
+@pytest.mark.parametrize("fate", [CommitFault.LOST, CommitFault.UNANSWERED])
+async def test_the_outcome_of_a_commit_of_events_alone_can_be_read_after_a_cut_connection(
+    proxy: Proxy, fault: CommitFault
 ) -> None:
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
-        (lease,) = await begin(store, 1)
+        (lease,) = await create_leased_runs(store, 1)
         before = await store.journal.commit(Commit(lease=lease, events=text_events("before")))
-        proxy.fate, proxy.mark = fate, b"cut here"
+        proxy.fault, proxy.trigger = fault, b"cut here"
         with pytest.raises(OutcomeUnknown):
             await store.journal.commit(Commit(lease=lease, events=text_events("cut here")))
         after = await store.journal.commit(Commit(lease=lease, events=text_events("after")))
         events = await store.events.after(SPACE, lease.run_id)
         assert [event.seq for event in events] == list(range(1, after.last_event_seq + 1))
         written = after.last_event_seq - before.last_event_seq
-        assert written == len(text_events("x")) * (2 if fate is Fate.UNANSWERED else 1)
+        assert written == len(text_events("x")) * (2 if fault is CommitFault.UNANSWERED else 1)
 
 
-@pytest.mark.parametrize("fate", [Fate.LOST, Fate.UNANSWERED])
-async def test_after_a_cut_during_another_write_reading_tells_what_became_of_it(proxy: Proxy, fate: Fate) -> None:
+@pytest.mark.parametrize("fate", [CommitFault.LOST, CommitFault.UNANSWERED])
+async def test_the_outcome_of_another_write_can_be_read_after_a_cut_connection(
+    proxy: Proxy, fault: CommitFault
+) -> None:
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
-        proxy.fate = fate
+        proxy.fault = fault
         with pytest.raises(OutcomeUnknown):
             await store.spaces.create(SPACE, name="Acme")
-        if fate is Fate.UNANSWERED:
+        if fault is CommitFault.UNANSWERED:
             assert (await store.spaces.get(SPACE)).name == "Acme"
         else:
             with pytest.raises(NotFound):
@@ -212,41 +214,41 @@ async def test_after_a_cut_during_another_write_reading_tells_what_became_of_it(
 
 async def test_a_cut_after_an_acknowledged_commit_has_no_effect(proxy: Proxy) -> None:
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
-        proxy.fate = Fate.ANSWERED
+        proxy.fault = CommitFault.ANSWERED
         await store.spaces.create(OTHER, name="Other")
-        (lease,) = await begin(store, 1)
-        proxy.fate = Fate.ANSWERED
-        await store.journal.commit(saying(lease, 1))
-        proxy.fate = Fate.ANSWERED
-        await check_said(store, lease, acknowledged=[1], tried=[1])
+        (lease,) = await create_leased_runs(store, 1)
+        proxy.fault = CommitFault.ANSWERED
+        await store.journal.commit(numbered_commit(lease, 1))
+        proxy.fault = CommitFault.ANSWERED
+        await check_commits(store, lease, acknowledged=[1], attempted=[1])
 
 
-async def test_a_server_that_says_nothing_hangs_nobody(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_server_hangs_no_caller(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_store(proxy.url, bus=LocalBus()) as store:
-        leases = await begin(store, 3)
+        leases = await create_leased_runs(store, 3)
     for timeout in ("COMMAND_TIMEOUT_SECONDS", "CONNECT_TIMEOUT_SECONDS"):
         monkeypatch.setattr(holdfast.store.postgres.database, timeout, 2.0)
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
-        proxy.fate = Fate.SILENCE
+        proxy.fault = CommitFault.SILENCE
         async with asyncio.timeout(20):
             results = await asyncio.gather(
-                *(store.journal.commit(saying(lease, 1)) for lease in leases),
+                *(store.journal.commit(numbered_commit(lease, 1)) for lease in leases),
                 store.spaces.create(OTHER, name="Other"),
                 store.runs.get(SPACE, leases[0].run_id),
                 return_exceptions=True,
             )
         assert all(isinstance(result, Unavailable) for result in results), results
-        proxy.fate = Fate.PASSES
-        await asyncio.gather(*(store.journal.commit(saying(lease, 2)) for lease in leases))
+        proxy.fault = CommitFault.NONE
+        await asyncio.gather(*(store.journal.commit(numbered_commit(lease, 2)) for lease in leases))
         for lease in leases:
-            await check_said(store, lease, acknowledged=[2], tried=[2])
+            await check_commits(store, lease, acknowledged=[2], attempted=[2])
 
 
 def _events_alone(lease: Lease, number: int) -> Commit:
     return Commit(lease=lease, events=text_events(f"{number}"))
 
 
-@pytest.mark.parametrize("make", [saying, _events_alone])
+@pytest.mark.parametrize("make", [numbered_commit, _events_alone])
 async def test_a_statement_that_takes_too_long_is_cancelled(url: str, make: Callable[[Lease, int], Commit]) -> None:
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         async with open_store(url, bus=LocalBus()):  # creating its tables may take longer
@@ -255,19 +257,17 @@ async def test_a_statement_that_takes_too_long_is_cancelled(url: str, make: Call
         await connection.execute("ALTER DATABASE faults SET statement_timeout = '1s'")
         await connection.close()
         async with open_store(url, bus=LocalBus()) as store:
-            (lease,) = await begin(store, 1)
+            (lease,) = await create_leased_runs(store, 1)
             async with holding_the_lock_of(url, lease) as locker:
                 await locker.execute("SET statement_timeout = 0")
                 with pytest.raises(Unavailable) as caught:
                     await store.journal.commit(make(lease, 1))
                 assert not isinstance(caught.value, OutcomeUnknown)
-            await store.journal.commit(saying(lease, 2))
-            await check_said(store, lease, acknowledged=[2], tried=[2])
+            await store.journal.commit(numbered_commit(lease, 2))
+            await check_commits(store, lease, acknowledged=[2], attempted=[2])
 
 
-async def test_a_database_that_cannot_be_reached_is_refused_in_one_sentence(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_an_unreachable_database_is_refused_with_one_sentence(postgres: PostgresServer, tmp_path: Path) -> None:
     await _ask_for_passwords_of(postgres, "guarded")
     host = postgres.url().partition("?")[2]
     addresses = {

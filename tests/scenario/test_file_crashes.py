@@ -42,17 +42,17 @@ async def writers() -> AsyncIterator[ForkServer]:
         yield server
 
 
-async def test_a_kill_at_any_change_of_the_disk_loses_no_write_and_makes_none_twice(
+async def test_a_kill_at_any_disk_operation_loses_no_write_and_repeats_none(
     writers: ForkServer, shared_memory: Path
 ) -> None:
-    where = shared_memory / "holdfast.db"
-    workspace = AgentWorkspace(shared_memory / "workspace", where)
+    database = shared_memory / "holdfast.db"
+    workspace = AgentWorkspace(shared_memory / "workspace", database)
     workspace.agent(*TURNS, tools=["read_file", "edit_file", "write_file"])
     deaths: list[str] = []
     while await _is_killed(writers, workspace, deaths):
         pass
     assert deaths == [*CHANGES, "mkdir", "fsync", *CHANGES, *CHANGES]
-    async with open_probe(where) as probe:
+    async with open_probe(database) as probe:
         await check_log(probe)
 
 
@@ -65,11 +65,11 @@ async def _is_killed(writers: ForkServer, workspace: AgentWorkspace, deaths: lis
     for name, text in BEFORE.items():
         (files / name).write_text(text)
     run = RunId(f"run-{fatal}")
-    task = Task(where=str(workspace.database), workspace=str(workspace.folder), run=run, fatal=fatal)
+    task = Task(database=str(workspace.database), workspace=str(workspace.folder), run=run, fatal=fatal)
     death = await writers.send(msgspec.to_builtins(task))
     if not death.killed:
         return False
-    deaths += [said["died"] for said in death.said]
+    deaths += [said["died"] for said in death.messages]
     await writers.send(msgspec.to_builtins(msgspec.structs.replace(task, fatal=None)))
     found = {str(path.relative_to(files)): path.read_text() for path in files.rglob("*") if path.is_file()}
     assert found == AFTER, deaths[-1]
@@ -77,8 +77,8 @@ async def _is_killed(writers: ForkServer, workspace: AgentWorkspace, deaths: lis
     return True
 
 
-async def _check(where: str | Path, run: RunId, death: str) -> None:
-    async with open_store(where, read_only=True) as store:
+async def _check(database: str | Path, run: RunId, death: str) -> None:
+    async with open_store(database, read_only=True) as store:
         assert (await store.runs.get(DEFAULT_SPACE, run)).status is RunStatus.COMPLETED
         messages = await store.messages.of_run(DEFAULT_SPACE, run)
         events = [decode_event(event.data) for event in await store.events.after(DEFAULT_SPACE, run, limit=10_000)]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.support import fork_server as kills
-from tests.support.fork_server import ForkServer, Say
+from tests.support.fork_server import ForkServer, SendMessage
 
 
-def work(task: Any, say: Say) -> None:
+def work(task: Any, send_message: SendMessage) -> None:
     """What the victims here do."""
-    say({"told": task})
+    send_message({"told": task})
     if task == "fail":
         raise ValueError("as told")
     if task == "hang":
@@ -28,13 +28,13 @@ async def server() -> AsyncIterator[ForkServer]:
 async def test_a_victim_that_finishes_has_sent_all_its_output(server: ForkServer) -> None:
     for task in ("one", "two"):
         death = await server.send(task)
-        assert death.said == [{"told": task}]
+        assert death.messages == [{"told": task}]
         assert not death.killed
 
 
-async def test_a_victim_is_killed_when_its_time_is_over(server: ForkServer) -> None:
+async def test_a_victim_is_killed_after_its_seconds(server: ForkServer) -> None:
     death = await server.send("hang", seconds=0.2)
-    assert death.said == [{"told": "hang"}]
+    assert death.messages == [{"told": "hang"}]
     assert death.killed
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from tests.scenario.conftest import NewPlace, Scripts
+from tests.scenario.conftest import NewLocation, Scripts
 from tests.scenario.hunt import Hunt, hunting, write_script
 from tests.scenario.victim import Task
 from tests.scenario.workload import PLAYS, TOGETHER
@@ -21,40 +21,40 @@ OF_OPENING: Final = 8
 """Slightly more than the commit points of releasing the leases of a dead process."""
 
 
-async def test_a_kill_at_any_kind_of_commit_point_leaves_each_step_whole_or_absent(
-    backend: str, victims: ForkServer, new_place: NewPlace, scripts: Scripts
+async def test_a_kill_at_any_kind_of_commit_point_leaves_each_step_complete_or_absent(
+    backend: str, victims: ForkServer, new_location: NewLocation, scripts: Scripts
 ) -> None:
     """On SQLite, where a kill is cheap, at every kind of point in every play; on PostgreSQL at some of each play."""
     random = Random(SEED)
     seen: set[str] = set()
     kills = 0
     for plays in [[play] for play in PLAYS] if backend == "sqlite" else [list(PLAYS)]:
-        async with hunting(victims, await new_place(), scripts) as hunt:
+        async with hunting(victims, await new_location(), scripts) as hunt:
             for play in plays:
                 points = await hunt.rehearse(play)
                 chosen = _one_of_each(points, random)
                 for fatal in chosen if backend == "sqlite" else _new_ones(chosen, points, seen, most=6):
                     await _kill_at(hunt, fatal, play, points)
                     seen.add(points[fatal - 1].replace(" IMMEDIATE", ""))
-            await hunt.look_around()
+            await hunt.record_sessions()
             kills += hunt.kills
     assert kills >= (170 if backend == "sqlite" else 35)
     assert seen >= BORDERS
 
 
-async def test_a_kill_at_any_time_leaves_each_step_whole_or_absent(
-    backend: str, victims: ForkServer, new_place: NewPlace, scripts: Scripts
+async def test_a_kill_at_any_time_leaves_each_step_complete_or_absent(
+    backend: str, victims: ForkServer, new_location: NewLocation, scripts: Scripts
 ) -> None:
-    await _kill_at_random(victims, new_place, scripts, kills=20 if backend == "sqlite" else 8)
+    await _kill_at_random(victims, new_location, scripts, kills=20 if backend == "sqlite" else 8)
 
 
-async def test_a_kill_while_a_database_is_made_leaves_one_that_opens(
-    backend: str, victims: ForkServer, new_place: NewPlace, scripts: Scripts
+async def test_a_kill_during_database_creation_leaves_a_database_that_opens(
+    backend: str, victims: ForkServer, new_location: NewLocation, scripts: Scripts
 ) -> None:
-    await _kill_at_birth(victims, new_place, scripts, most=10 if backend == "sqlite" else 2)
+    await _kill_at_birth(victims, new_location, scripts, most=10 if backend == "sqlite" else 2)
 
 
-async def test_a_kill_while_a_store_is_opened_frees_the_leases_of_the_dead_at_the_next_opening(
+async def test_after_a_kill_during_opening_the_next_opening_frees_the_leases_of_dead_processes(
     victims: ForkServer, shared_memory: Path, scripts: Scripts
 ) -> None:
     async with hunting(victims, shared_memory / "holdfast.db", scripts) as hunt:
@@ -62,25 +62,25 @@ async def test_a_kill_while_a_store_is_opened_frees_the_leases_of_the_dead_at_th
         await hunt.kill_at(middle, "tree")
         for fatal in range(1, OF_OPENING):
             await hunt.kill_at_birth(fatal)
-        await hunt.look_around()
+        await hunt.record_sessions()
         assert hunt.kills == OF_OPENING
 
 
 @pytest.mark.slow
-async def test_thousands_of_kills_leave_each_step_whole_or_absent(
-    victims: ForkServer, new_place: NewPlace, scripts: Scripts
+async def test_thousands_of_kills_leave_each_step_complete_or_absent(
+    victims: ForkServer, new_location: NewLocation, scripts: Scripts
 ) -> None:
     """At every commit point of every play and of database creation, and then at any time."""
-    kills = await _kill_at_birth(victims, new_place, scripts)
+    kills = await _kill_at_birth(victims, new_location, scripts)
     for play in PLAYS:
-        async with hunting(victims, await new_place(), scripts) as hunt:
+        async with hunting(victims, await new_location(), scripts) as hunt:
             points = await hunt.rehearse(play)
             for fatal in range(1, len(points) + 1):
                 await _kill_at(hunt, fatal, play, points)
-            await hunt.look_around()
+            await hunt.record_sessions()
             kills += hunt.kills
     while kills < MANY:
-        kills += await _kill_at_random(victims, new_place, scripts, kills=min(100, MANY - kills), seed=SEED + kills)
+        kills += await _kill_at_random(victims, new_location, scripts, kills=min(100, MANY - kills), seed=SEED + kills)
     assert kills >= MANY
 
 
@@ -93,11 +93,11 @@ async def _kill_at(hunt: Hunt, fatal: int, play: str, points: list[str]) -> None
 
 
 async def _kill_at_random(
-    victims: ForkServer, new_place: NewPlace, scripts: Scripts, *, kills: int, seed: int = SEED
+    victims: ForkServer, new_location: NewLocation, scripts: Scripts, *, kills: int, seed: int = SEED
 ) -> int:
     """Kill victims at any time, while several concurrent plays share batches."""
     random = Random(seed)
-    async with hunting(victims, await new_place(), scripts) as hunt:
+    async with hunting(victims, await new_location(), scripts) as hunt:
         begun = time.perf_counter()
         await hunt.rehearse(*list(TOGETHER)[:2])
         life = time.perf_counter() - begun
@@ -109,21 +109,25 @@ async def _kill_at_random(
             except AssertionError as exc:
                 exc.add_note(f"kill {hunt.kills}, after {seconds:.4f} seconds of {plays} (seed {seed})")
                 raise
-        await hunt.look_around()
+        await hunt.record_sessions()
     return hunt.kills
 
 
-async def _kill_at_birth(victims: ForkServer, new_place: NewPlace, scripts: Scripts, *, most: int | None = None) -> int:
+async def _kill_at_birth(
+    victims: ForkServer, new_location: NewLocation, scripts: Scripts, *, most: int | None = None
+) -> int:
     """Kill at commit points of the first open, each on its own database, which then works."""
-    task = Task(where=str(await new_place()), parts={}, from_birth=True)
-    points = (await victims.send(msgspec.to_builtins(task))).said[-1]["points"]
+    task = Task(database=str(await new_location()), parts={}, from_birth=True)
+    points = (await victims.send(msgspec.to_builtins(task))).messages[-1]["points"]
     numbers = range(1, len(points) + 1)
     chosen = numbers if most is None else Random(SEED).sample(numbers, k=most)
     for fatal in chosen:
-        place = await new_place()
-        doomed = msgspec.structs.replace(task, where=str(place), fatal=fatal)
+        location = await new_location()
+        doomed = msgspec.structs.replace(task, database=str(location), fatal=fatal)
         assert (await victims.send(msgspec.to_builtins(doomed))).killed
-        assert await write_script(place, "waiting") == scripts["waiting"], f"killed {points[fatal - 1]} (seed {SEED})"
+        assert await write_script(location, "waiting") == scripts["waiting"], (
+            f"killed {points[fatal - 1]} (seed {SEED})"
+        )
     return len(chosen)
 
 

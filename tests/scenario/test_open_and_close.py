@@ -18,9 +18,9 @@ import pytest
 from holdfast.bootstrap import open_bus, open_store
 from holdfast.bus.local import LocalBus
 from holdfast.domain.errors import HoldfastError
-from tests.scenario.conftest import NewPlace
+from tests.scenario.conftest import NewLocation
 from tests.scenario.load import HANG_TIMEOUT_SECONDS
-from tests.support.fork_server import ForkServer, Say
+from tests.support.fork_server import ForkServer, SendMessage
 
 TIMES: Final = 20
 
@@ -28,40 +28,40 @@ TIMES: Final = 20
 class Task(msgspec.Struct, frozen=True):
     """The location of a store, and locations that cannot be opened meanwhile."""
 
-    place: str
+    location: str
     closed: list[str] = []
 
 
-def work(raw: Any, say: Say) -> None:
+def work(raw: Any, send_message: SendMessage) -> None:
     """Open and close, report the errors, and fail if a resource is left."""
     task = msgspec.convert(raw, Task)
-    asyncio.run(_fail_to_open(task, say) if task.closed else _open_and_close(task.place))
+    asyncio.run(_fail_to_open(task, send_message) if task.closed else _open_and_close(task.location))
 
 
-async def _open_and_close(place: str) -> None:
-    await _open_once(place)
+async def _open_and_close(location: str) -> None:
+    await _open_once(location)
     before = _resources()
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         for _ in range(TIMES):
-            await _open_once(place)
+            await _open_once(location)
     await _come_back_to(before)
 
 
-async def _open_once(place: str) -> None:
-    async with open_bus(place) as bus, open_store(place, bus=bus) as store:
+async def _open_once(location: str) -> None:
+    async with open_bus(location) as bus, open_store(location, bus=bus) as store:
         await store.spaces.page()
 
 
-async def _fail_to_open(task: Task, say: Say) -> None:
-    async with open_store(task.place, bus=LocalBus()) as store:
+async def _fail_to_open(task: Task, send_message: SendMessage) -> None:
+    async with open_store(task.location, bus=LocalBus()) as store:
         await store.spaces.page()
         before = _resources()
         for where in task.closed * TIMES:
             try:
                 async with open_store(where, bus=LocalBus()):
-                    say("opened")
+                    send_message("opened")
             except HoldfastError as error:
-                say(type(error).__name__)
+                send_message(type(error).__name__)
         await _come_back_to(before)
 
 
@@ -71,24 +71,24 @@ async def openers() -> AsyncIterator[ForkServer]:
         yield server
 
 
-async def test_opening_and_closing_leaves_nothing_behind(openers: ForkServer, new_place: NewPlace) -> None:
-    await openers.send(Task(str(await new_place())))
+async def test_opening_and_closing_leaves_nothing_behind(openers: ForkServer, new_location: NewLocation) -> None:
+    await openers.send(Task(str(await new_location())))
 
 
 async def test_a_failed_open_leaves_nothing_behind(
-    openers: ForkServer, backend: str, new_place: NewPlace, tmp_path: Path
+    openers: ForkServer, backend: str, new_location: NewLocation, tmp_path: Path
 ) -> None:
-    place = str(await new_place())
+    location = str(await new_location())
     (tmp_path / "text.db").write_bytes(b"this is no database" * 100)
     closed = {
-        place: "StoreOwned",
+        location: "StoreOwned",
         str(tmp_path / "text.db"): "StoreCorrupt",
         str(tmp_path / "missing" / "holdfast.db"): "Unavailable",
     }
     if backend == "postgres":
-        closed = {place.replace("scenario_", "missing_"): "Unavailable"}
-    death = await openers.send(Task(place, [*closed]))
-    assert death.said == [*closed.values()] * TIMES
+        closed = {location.replace("scenario_", "missing_"): "Unavailable"}
+    death = await openers.send(Task(location, [*closed]))
+    assert death.messages == [*closed.values()] * TIMES
 
 
 async def _come_back_to(before: Counter[str]) -> None:

@@ -18,7 +18,7 @@ from holdfast.bus.local import LocalBus
 from holdfast.domain.errors import Unavailable
 from holdfast.ports.sandbox import ProcessResult
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
-from tests.support.fork_server import Death, ForkServer, Say
+from tests.support.fork_server import Death, ForkServer, SendMessage
 from tests.unit.sandbox.commands import (
     KINDS,
     begin,
@@ -49,70 +49,70 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     store: str = ""
 
 
-def work(raw: Any, say: Say) -> None:
+def work(raw: Any, send_message: SendMessage) -> None:
     """Run a worker whose tools run every kind of command."""
-    say({"worker": os.getpid()})
-    asyncio.run(WAYS[raw["way"]](msgspec.convert(raw, Task), say))
+    send_message({"worker": os.getpid()})
+    asyncio.run(WAYS[raw["way"]](msgspec.convert(raw, Task), send_message))
 
 
-async def _die(task: Task, say: Say) -> None:
+async def _die(task: Task, send_message: SendMessage) -> None:
     """Kill only the worker."""
-    await _die_by(_kill_self, task, say)
+    await _die_by(_kill_self, task, send_message)
 
 
-async def _slay(task: Task, say: Say) -> None:
+async def _slay(task: Task, send_message: SendMessage) -> None:
     """Kill the worker and the supervisor."""
-    await _die_by(_kill_family, task, say)
+    await _die_by(_kill_family, task, send_message)
 
 
-async def _raze(task: Task, say: Say) -> None:
+async def _raze(task: Task, send_message: SendMessage) -> None:
     """Kill the worker, the supervisor and the monitor."""
     async with open_processes() as processes:
         running = await begin(processes, shell(f"echo up; exec sleep {task.mark}"))
-        say({"running": not running.done()})
+        send_message({"running": not running.done()})
         for process in sorted(supervisors(os.getpid()), reverse=True):
             os.kill(process, signal.SIGKILL)
         _kill_self()
 
 
-async def _outlive(task: Task, say: Say) -> None:
+async def _outlive(task: Task, send_message: SendMessage) -> None:
     """Kill only the supervisor, and continue."""
     async with open_processes() as processes:
-        running = await _run_all(processes, task, say)
+        running = await _run_all(processes, task, send_message)
         supervisor().kill()
         ended = await asyncio.gather(*running, return_exceptions=True)
-        say({"cut off": [isinstance(end, Unavailable) for end in ended], "left": len(marked(task.mark))})
-        say({"again": (await processes.run(command("echo", "again"))).output.decode()})
+        send_message({"cut off": [isinstance(end, Unavailable) for end in ended], "left": len(marked(task.mark))})
+        send_message({"again": (await processes.run(command("echo", "again"))).output.decode()})
 
 
-async def _own(task: Task, say: Say) -> None:
+async def _own(task: Task, send_message: SendMessage) -> None:
     """Own a database, and kill the worker while the supervisor is stopped."""
     async with open_store(task.store, bus=LocalBus()), open_processes() as processes:
-        await _run_all(processes, task, say)
+        await _run_all(processes, task, send_message)
         supervisor().suspend()
-        say({"stopped": supervisor().pid})
+        send_message({"stopped": supervisor().pid})
         _kill_self()
 
 
-async def _fork(task: Task, say: Say) -> None:
+async def _fork(task: Task, send_message: SendMessage) -> None:
     """Kill the worker, and leave a fork that keeps its descriptors open until everything has ended."""
     async with open_processes() as processes:
-        await _run_all(processes, task, say)
+        await _run_all(processes, task, send_message)
         worker = os.getpid()
         if os.fork() == 0:
             with asyncio.Runner() as runner:  # the loop of the worker does not run here
-                say({"died out": runner.run(died_out(task.mark))})
-                say({"alone": runner.run(eventually(lambda: not supervisors(worker), within=30))})
+                send_message({"died out": runner.run(died_out(task.mark))})
+                send_message({"alone": runner.run(eventually(lambda: not supervisors(worker), within=30))})
             os._exit(0)
         os.kill(worker, signal.SIGKILL)
 
 
-async def _stop(task: Task, say: Say) -> None:
+async def _stop(task: Task, send_message: SendMessage) -> None:
     """Stop the worker, and let a command continue it."""
     async with open_processes() as processes:
         running = await begin(processes, shell(f"echo up; sleep 0.3; kill -CONT {os.getpid()}; echo still here"))
         os.kill(os.getpid(), signal.SIGSTOP)
-        say({"output": (await running).output.decode()})
+        send_message({"output": (await running).output.decode()})
 
 
 WAYS: Final = {
@@ -133,7 +133,9 @@ async def workers() -> AsyncIterator[ForkServer]:
 
 
 @pytest.mark.parametrize(("way", "kills"), [("die", KILLS), ("slay", KILLS // 2)])
-async def test_nothing_outlives_a_worker_that_is_killed_at_any_time(workers: ForkServer, way: str, kills: int) -> None:
+async def test_no_process_survives_a_worker_that_is_killed_at_any_time(
+    workers: ForkServer, way: str, kills: int
+) -> None:
     """The worker alone, and together with its supervisor."""
     random = Random(SEED)
     for _ in range(kills):
@@ -141,7 +143,7 @@ async def test_nothing_outlives_a_worker_that_is_killed_at_any_time(workers: For
         task = Task(mark=new_mark(), way=way, up=up, after=random.uniform(0, 0.05 if up else 0.3))
         death = await workers.send(msgspec.to_builtins(task))
         assert death.killed
-        assert sum("up" in word for word in death.said) >= up
+        assert sum("up" in word for word in death.messages) >= up
         await _assert_gone(task, death)
 
 
@@ -149,15 +151,15 @@ async def test_a_command_dies_with_its_monitor(workers: ForkServer) -> None:
     task = Task(mark=new_mark(), way="raze")
     death = await workers.send(msgspec.to_builtins(task))
     assert death.killed
-    assert death.said[-1] == {"running": True}
+    assert death.messages[-1] == {"running": True}
     await _assert_gone(task, death)
 
 
-async def test_nothing_outlives_a_supervisor_that_is_killed(workers: ForkServer) -> None:
+async def test_no_process_survives_a_killed_supervisor(workers: ForkServer) -> None:
     task = Task(mark=new_mark(), way="outlive")
     death = await workers.send(msgspec.to_builtins(task))
     assert not death.killed
-    assert death.said[-2:] == [{"cut off": [True] * len(KINDS), "left": 0}, {"again": "again\n"}]
+    assert death.messages[-2:] == [{"cut off": [True] * len(KINDS), "left": 0}, {"again": "again\n"}]
     await _assert_gone(task, death)
 
 
@@ -167,7 +169,7 @@ async def test_a_database_can_be_opened_at_once_after_its_worker_was_killed(
     task = Task(mark=new_mark(), way="own", store=str(tmp_path / "holdfast.db"))
     death = await workers.send(msgspec.to_builtins(task))
     assert death.killed
-    stopped = psutil.Process(death.said[-1]["stopped"])
+    stopped = psutil.Process(death.messages[-1]["stopped"])
     async with open_store(task.store, bus=LocalBus()):
         assert stopped.status() == psutil.STATUS_STOPPED
         assert await died_out(task.mark)  # the monitors need no supervisor for that
@@ -179,22 +181,22 @@ async def test_a_fork_of_the_worker_keeps_nothing_alive(workers: ForkServer) -> 
     task = Task(mark=new_mark(), way="fork")
     death = await workers.send(msgspec.to_builtins(task))
     assert death.killed
-    assert death.said[-2:] == [{"died out": True}, {"alone": True}]
+    assert death.messages[-2:] == [{"died out": True}, {"alone": True}]
 
 
-async def test_a_worker_that_is_stopped_is_not_dead(workers: ForkServer) -> None:
+async def test_the_processes_of_a_stopped_worker_continue(workers: ForkServer) -> None:
     task = Task(mark=new_mark(), way="stop")
     death = await workers.send(msgspec.to_builtins(task))
-    assert death.said[-1] == {"output": "up\nstill here\n"}
+    assert death.messages[-1] == {"output": "up\nstill here\n"}
     await _assert_gone(task, death)
 
 
-async def _die_by(kill: Callable[[], None], task: Task, say: Say) -> None:
+async def _die_by(kill: Callable[[], None], task: Task, send_message: SendMessage) -> None:
     ups = 0
 
     def note(something: Any) -> None:
         nonlocal ups
-        say(something)
+        send_message(something)
         ups += 1
         if ups == task.up:
             loop.call_later(task.after, kill)
@@ -207,12 +209,14 @@ async def _die_by(kill: Callable[[], None], task: Task, say: Say) -> None:
         await asyncio.Event().wait()
 
 
-async def _run_all(processes: SupervisedProcesses, task: Task, say: Say) -> list[asyncio.Task[ProcessResult]]:
+async def _run_all(
+    processes: SupervisedProcesses, task: Task, send_message: SendMessage
+) -> list[asyncio.Task[ProcessResult]]:
     """Start a command of each kind, and report when it runs."""
 
     async def run(kind: str) -> asyncio.Task[ProcessResult]:
         running = await begin(processes, stubborn(kind, task.mark))
-        say({"up": kind})
+        send_message({"up": kind})
         return running
 
     return await asyncio.gather(*map(run, KINDS))
@@ -230,6 +234,6 @@ def _kill_family() -> None:
 
 async def _assert_gone(task: Task, death: Death) -> None:
     """Assert that all commands end soon; a starting supervisor takes longer."""
-    assert await died_out(task.mark), f"{marked(task.mark)} of {death.said} (seed {SEED})"
-    assert await eventually(lambda: not supervisors(death.said[0]["worker"]), within=30)
+    assert await died_out(task.mark), f"{marked(task.mark)} of {death.messages} (seed {SEED})"
+    assert await eventually(lambda: not supervisors(death.messages[0]["worker"]), within=30)
     assert marked(task.mark) == []

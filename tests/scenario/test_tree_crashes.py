@@ -14,10 +14,10 @@ import pytest
 from holdfast.domain.ids import RunId
 from holdfast.domain.interrupt import InterruptStatus
 from tests.api.ag_ui.driver import driving, need_client
-from tests.scenario.conftest import NewPlace
+from tests.scenario.conftest import NewLocation
 from tests.scenario.crash_history import RunHistory
 from tests.scenario.crash_play import write_fleet
-from tests.scenario.crash_relay import Relay, at_points, at_times, relaying
+from tests.scenario.crash_relay import Relay, at_points, at_times, open_relay
 from tests.support.counting_server import CountingServer
 from tests.support.fork_server import ForkServer
 
@@ -41,7 +41,7 @@ async def calm(
 ) -> RunHistory:
     """Return the history of an undisturbed play."""
     place = tmp_path_factory.mktemp("calm") / "holdfast.db"
-    async with relaying(sailors, tool_server, workspace, place) as relay:
+    async with open_relay(sailors, tool_server, workspace, place) as relay:
         history, _ = await relay.play(_new())
         await relay.check(history, history, streams=False)
     return history
@@ -49,13 +49,13 @@ async def calm(
 
 @pytest.fixture
 async def relay(
-    sailors: ForkServer, tool_server: CountingServer, workspace: Path, new_place: NewPlace
+    sailors: ForkServer, tool_server: CountingServer, workspace: Path, new_location: NewLocation
 ) -> AsyncIterator[Relay]:
-    async with relaying(sailors, tool_server, workspace, await new_place()) as relay:
+    async with open_relay(sailors, tool_server, workspace, await new_location()) as relay:
         yield relay
 
 
-def test_the_tree_is_three_deep_and_asks_on_every_level(calm: RunHistory) -> None:
+def test_the_tree_has_three_levels_with_interrupts_on_each(calm: RunHistory) -> None:
     assert [len(calm.children), len(list(calm.all()))] == [4, 7]
     asked = [each for run in calm.all() for each in run.interrupts]
     assert len(asked) == 5
@@ -68,12 +68,12 @@ async def test_kills_anywhere_in_a_tree_of_agents_change_nothing(relay: Relay, c
     await _hunt(relay, calm, kills=FEW[backend])
 
 
-async def test_the_real_client_of_ag_ui_hears_all_of_a_tree_whose_workers_were_killed(
+async def test_the_real_ag_ui_client_receives_every_event_of_a_tree_whose_workers_were_killed(
     sailors: ForkServer, tool_server: CountingServer, workspace: Path, tmp_path: Path
 ) -> None:
     need_client()
-    async with relaying(sailors, tool_server, workspace, tmp_path / "holdfast.db") as relay, driving() as clients:
-        history, _ = await relay.play(_new(), at_points(Random(SEED), most=LIFE))
+    async with open_relay(sailors, tool_server, workspace, tmp_path / "holdfast.db") as relay, driving() as clients:
+        history, _ = await relay.play(_new(), at_points(Random(SEED), max_point=LIFE))
         assert relay.deaths
         for each in history.all():
             heard = await clients.receive(each.events)
@@ -89,7 +89,7 @@ async def _hunt(relay: Relay, calm: RunHistory, *, kills: int) -> None:
     random = Random(SEED)
     while len(relay.deaths) < kills:
         before = len(relay.deaths)
-        history, _ = await relay.play(_new(), random.choice([at_points(random, most=LIFE), at_times(random)]))
+        history, _ = await relay.play(_new(), random.choice([at_points(random, max_point=LIFE), at_times(random)]))
         try:
             await relay.check(history, calm, streams=False)
         except AssertionError as exc:

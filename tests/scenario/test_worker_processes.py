@@ -21,9 +21,9 @@ from tests.builders import SECOND
 from tests.conformance.conftest import SPACE
 from tests.conformance.run_builders import queued, stream
 from tests.scenario.load import HANG_TIMEOUT_SECONDS
-from tests.scenario.worker_process import BEAT, Part, Said
+from tests.scenario.worker_process import HEARTBEAT, Report, WorkerTask
 from tests.support.postgres import PostgresServer
-from tests.unit.engine.workers import HOUR, Actor, becomes, completing, working
+from tests.unit.engine.workers import HOUR, Actor, complete_run, running_worker, wait_for_status
 
 MODULE: Final = "tests.scenario.worker_process"
 
@@ -46,93 +46,97 @@ async def store(url: str) -> AsyncIterator[Store]:
         yield store
 
 
-class Performance:
+class WorkerProcess:
     """A worker process, and its reports so far."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self.said: list[Said] = []
+        self.reports: list[Report] = []
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal."""
         os.kill(self._process.pid, number)
 
-    async def has_said(self, enough: Callable[[list[Said]], bool]) -> None:
+    async def wait_for_reports(self, satisfied: Callable[[list[Report]], bool]) -> None:
         """Wait until its reports satisfy a condition."""
-        while not enough(self.said):
+        while not satisfied(self.reports):
             assert self._process.stdout is not None
             line = await self._process.stdout.readline()
             assert line, "it ended"
-            self.said.append(msgspec.json.decode(line, type=Said))
+            self.reports.append(msgspec.json.decode(line, type=Report))
 
-    async def catch_up(self) -> None:
+    async def read_pending_reports(self) -> None:
         """Read the reports that a stopped process had written."""
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
-                await self.has_said(lambda _: False)
+                await self.wait_for_reports(lambda _: False)
 
 
 @asynccontextmanager
-async def performing(url: str, name: str, plays: Literal["idle", "busy"]) -> AsyncIterator[Performance]:
-    part = msgspec.json.encode(Part(url, OwnerId(name), plays)).decode()
+async def start_worker(url: str, name: str, plays: Literal["idle", "busy"]) -> AsyncIterator[WorkerProcess]:
+    task = msgspec.json.encode(WorkerTask(url, OwnerId(name), plays)).decode()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         MODULE,
-        part,
+        task,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        yield Performance(process)
+        yield WorkerProcess(process)
     finally:
         if process.returncode is None:
             process.kill()
         await process.communicate()
 
 
-def times(what: str, count: int = 1) -> Callable[[list[Said]], bool]:
-    return lambda said: sum(each.what == what for each in said) >= count
+def at_least(what: str, count: int = 1) -> Callable[[list[Report]], bool]:
+    return lambda reports: sum(each.what == what for each in reports) >= count
 
 
-async def taken_over(store: Store, run: Run) -> Lease:
+async def take_over(store: Store, run: Run) -> Lease:
     """Claim a run of a worker that does not renew its lease."""
-    taken: list[Lease] = []
-    while not taken:
+    leases: list[Lease] = []
+    while not leases:
         await store.leases.expire()
-        taken = await store.leases.claim(SECOND, lease=HOUR)
+        leases = await store.leases.claim(SECOND, lease=HOUR)
         await asyncio.sleep(0.02)
-    assert taken[0].run_id == run.id
-    return taken[0]
+    assert leases[0].run_id == run.id
+    return leases[0]
 
 
 @pytest.mark.parametrize("plays", ["idle", "busy"])
-async def test_a_worker_that_stood_still_past_its_lease_writes_nothing_and_notices_within_one_beat(
+async def test_a_worker_stopped_past_its_lease_writes_nothing_and_notices_within_one_heartbeat(
     url: str, store: Store, plays: Literal["idle", "busy"]
 ) -> None:
     run = await queued(store, "hi")
-    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), performing(url, "sleeper", plays) as sleeper:
-        await sleeper.has_said(times("begun" if plays == "idle" else "committed"))
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), start_worker(url, "sleeper", plays) as sleeper:
+        await sleeper.wait_for_reports(at_least("begun" if plays == "idle" else "committed"))
         sleeper.send(signal.SIGSTOP)
-        taken = await taken_over(store, run)
-        await sleeper.catch_up()
-        before, told = await stream(store, run.id), len(sleeper.said)
+        lease = await take_over(store, run)
+        await sleeper.read_pending_reports()
+        before, report_count = await stream(store, run.id), len(sleeper.reports)
         sleeper.send(signal.SIGCONT)
-        await sleeper.has_said(lambda said: any(each.what in ("cut", "refused") for each in said[told:]))
-        later = [each.what for each in sleeper.said[told:]]
-        assert later.count("beat") <= 1
+        await sleeper.wait_for_reports(
+            lambda reports: any(each.what in ("cut", "refused") for each in reports[report_count:])
+        )
+        later_kinds = [each.what for each in sleeper.reports[report_count:]]
+        assert later_kinds.count("beat") <= 1
         assert await stream(store, run.id) == before
-        assert await store.leases.renew(SECOND, [taken], lease=HOUR), "it is still ours"
-        assert later.count("committed") <= 1, "one that was made before it stood still may be answered now"
+        assert await store.leases.renew(SECOND, [lease], lease=HOUR), "it is still ours"
+        assert later_kinds.count("committed") <= 1, "one that was made before it stood still may be answered now"
 
 
-async def test_a_worker_that_is_killed_leaves_its_run_to_another(url: str, store: Store) -> None:
+async def test_the_run_of_a_killed_worker_is_completed_by_another(url: str, store: Store) -> None:
     run = await queued(store, "hi")
-    async with performing(url, "victim", "busy") as victim, open_bus(url) as bus:
+    async with start_worker(url, "victim", "busy") as victim, open_bus(url) as bus:
         async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
-            await victim.has_said(times("committed", 3))
+            await victim.wait_for_reports(at_least("committed", 3))
         victim.send(signal.SIGKILL)
-        async with working(store, bus, Actor(completing(store)), patience=0.1, owner=SECOND, heartbeat=BEAT):
-            done = await becomes(store, run, RunStatus.COMPLETED)
-    assert done.session_id is not None and done.session_id.startswith(SECOND)
-    assert done.attempt > 1, "a worker that dies used up an attempt"
+        async with running_worker(
+            store, bus, Actor(complete_run(store)), fallback_seconds=0.1, owner=SECOND, heartbeat=HEARTBEAT
+        ):
+            completed = await wait_for_status(store, run, RunStatus.COMPLETED)
+    assert completed.session_id is not None and completed.session_id.startswith(SECOND)
+    assert completed.attempt > 1, "a worker that dies used up an attempt"

@@ -26,17 +26,17 @@ from tests.builders import assistant, text_events
 from tests.conformance.conftest import SPACE
 from tests.conformance.run_builders import COMPLETED, QUEUED, commit, get, queued, stream
 from tests.hints import hints_of
-from tests.scenario.conftest import NewPlace, Place
+from tests.scenario.conftest import Location, NewLocation
 from tests.support.postgres import PostgresServer
 from tests.unit.engine.workers import (
     HOUR,
     Actor,
-    becomes,
-    completing,
-    firing,
-    hanging,
-    obeying,
-    working,
+    complete_run,
+    ignore_stop,
+    obey_stop,
+    running_timers,
+    running_worker,
+    wait_for_status,
 )
 
 RUNS: Final = 40
@@ -52,54 +52,54 @@ class Process:
 
 
 @pytest.fixture
-async def processes(new_place: NewPlace, backend: str) -> AsyncIterator[list[Process]]:
+async def processes(new_location: NewLocation, backend: str) -> AsyncIterator[list[Process]]:
     """Yield two processes that share a store."""
-    place = await new_place()
+    location = await new_location()
     async with AsyncExitStack() as stack:
-        first = await stack.enter_async_context(_process(place))
+        first = await stack.enter_async_context(_process(location))
         await first.store.spaces.create(SPACE, name="Acme")
-        second = first if backend == "sqlite" else await stack.enter_async_context(_process(place))
+        second = first if backend == "sqlite" else await stack.enter_async_context(_process(location))
         yield [first, second]
 
 
 @asynccontextmanager
-async def _process(place: Place) -> AsyncIterator[Process]:
-    async with open_bus(place) as bus, hints_of(bus) as hints, open_store(place, bus=bus) as store:
-        if isinstance(place, str):
+async def _process(location: Location) -> AsyncIterator[Process]:
+    async with open_bus(location) as bus, hints_of(bus) as hints, open_store(location, bus=bus) as store:
+        if isinstance(location, str):
             assert (await anext(hints)).everything  # it is connected now
         yield Process(store, bus)
 
 
-async def test_a_run_that_another_process_made_starts_because_of_its_hint(processes: list[Process]) -> None:
+async def test_a_run_created_by_another_process_starts_because_of_its_hint(processes: list[Process]) -> None:
     here, there = processes
-    actor = Actor(completing(here.store))
-    async with working(here.store, here.bus, actor):
+    actor = Actor(complete_run(here.store))
+    async with running_worker(here.store, here.bus, actor):
         for _ in range(5):
-            await becomes(there.store, await queued(there.store, "hi"), RunStatus.COMPLETED)
+            await wait_for_status(there.store, await queued(there.store, "hi"), RunStatus.COMPLETED)
 
 
-async def test_a_run_that_another_process_ended_is_cut_off_without_a_beat(processes: list[Process]) -> None:
+async def test_a_run_ended_by_another_process_is_cancelled_without_a_heartbeat(processes: list[Process]) -> None:
     here, there = processes
-    actor = Actor(hanging)
-    async with working(here.store, here.bus, actor):
+    actor = Actor(ignore_stop)
+    async with running_worker(here.store, here.bus, actor):
         run = await queued(here.store, "hi")
-        await actor.begun.get()
+        await actor.started.get()
         await there.store.runs.end(SPACE, run.id)
-        assert (await actor.cut.get()).run_id == run.id
+        assert (await actor.cancelled.get()).run_id == run.id
 
 
-async def test_what_one_worker_gives_back_another_takes_up_at_once(processes: list[Process]) -> None:
+async def test_a_run_released_by_one_worker_is_claimed_by_another_at_once(processes: list[Process]) -> None:
     here, there = processes
-    leaving, staying = Actor(obeying), Actor(completing(there.store))
+    leaving, staying = Actor(obey_stop), Actor(complete_run(there.store))
     runs = [await queued(here.store, f"{number}") for number in range(4)]
-    async with working(here.store, here.bus, leaving) as worker:
+    async with running_worker(here.store, here.bus, leaving) as worker:
         for _ in runs:
-            await leaving.begun.get()
-        async with working(there.store, there.bus, staying, owner=OwnerId("another")):
+            await leaving.started.get()
+        async with running_worker(there.store, there.bus, staying, owner=OwnerId("another")):
             worker.drain(HOUR)
             for run in runs:
-                await becomes(there.store, run, RunStatus.COMPLETED)
-    assert leaving.cut.empty()
+                await wait_for_status(there.store, run, RunStatus.COMPLETED)
+    assert leaving.cancelled.empty()
 
 
 class Juggler(Actor):
@@ -140,13 +140,15 @@ async def test_two_workers_never_work_on_one_run_at_the_same_time(processes: lis
     async with AsyncExitStack() as stack:
         for number, (process, actor) in enumerate(zip(processes, actors, strict=True)):
             owner, beat = OwnerId(f"worker-{number}"), timedelta(milliseconds=30)
-            work = working(process.store, process.bus, actor, patience=0.1, owner=owner, concurrency=8, heartbeat=beat)
+            work = running_worker(
+                process.store, process.bus, actor, fallback_seconds=0.1, owner=owner, concurrency=8, heartbeat=beat
+            )
             await stack.enter_async_context(work)
         for run in runs:
-            done = await becomes(processes[0].store, run, RunStatus.COMPLETED)
+            done = await wait_for_status(processes[0].store, run, RunStatus.COMPLETED)
             assert done.error is None
             await _check_writers(processes[0].store, run)
-    assert all(actor.most for actor in actors), "both took part"
+    assert all(actor.max_active for actor in actors), "both took part"
 
 
 async def _check_writers(store: Store, run: Run) -> None:
@@ -155,7 +157,7 @@ async def _check_writers(store: Store, run: Run) -> None:
     assert said == sorted(said)
 
 
-async def test_a_timer_fires_once_however_many_processes_there_are(processes: list[Process]) -> None:
+async def test_a_timer_fires_once_with_any_number_of_processes(processes: list[Process]) -> None:
     store = processes[0].store
     ending = [await queued(store, f"{number}") for number in range(RUNS)]
     waking = [await queued(store, f"{number}") for number in range(RUNS)]
@@ -164,7 +166,7 @@ async def test_a_timer_fires_once_however_many_processes_there_are(processes: li
         for number, process in enumerate(processes):
             owner = OwnerId(f"timers-{number}")
             await stack.enter_async_context(
-                firing(process.store, process.bus, SystemClock(), patience=0.01, owner=owner)
+                running_timers(process.store, process.bus, SystemClock(), fallback_seconds=0.01, owner=owner)
             )
         for timer in set_:
             while (await store.timers.get(SPACE, timer)).state is TimerState.SCHEDULED:  # noqa: ASYNC110
@@ -183,7 +185,7 @@ async def _due(store: Store, run: Run, kind: str) -> TimerId:
     return (await store.timers.set(SPACE, new, run=run.id)).id
 
 
-async def test_a_worker_outlives_a_database_that_is_killed_and_restarted(own_postgres: PostgresServer) -> None:
+async def test_a_worker_survives_a_database_that_is_killed_and_restarted(own_postgres: PostgresServer) -> None:
     async def slowly(lease: Lease, stop: asyncio.Event) -> None:
         for number in range(20):
             await commit(process.store, lease, events=text_events("x", id=f"{lease.number}-{number}"))
@@ -195,12 +197,14 @@ async def test_a_worker_outlives_a_database_that_is_killed_and_restarted(own_pos
         await process.store.spaces.create(SPACE, name="Acme")
         actor = Actor(slowly)
         runs = [await queued(process.store, f"{number}") for number in range(8)]
-        async with working(process.store, process.bus, actor, patience=0.5, heartbeat=timedelta(milliseconds=200)):
+        async with running_worker(
+            process.store, process.bus, actor, fallback_seconds=0.5, heartbeat=timedelta(milliseconds=200)
+        ):
             for _ in range(4):
-                await actor.begun.get()
+                await actor.started.get()
             await own_postgres.kill()
-            while actor.at:  # noqa: ASYNC110 - until every run has noticed
+            while actor.active:  # noqa: ASYNC110 - until every run has noticed
                 await asyncio.sleep(0.01)
             await own_postgres.start()
             for run in runs:
-                await becomes(process.store, run, RunStatus.COMPLETED)
+                await wait_for_status(process.store, run, RunStatus.COMPLETED)

@@ -20,7 +20,7 @@ from tests.scenario.stage import FAR_OFF, LEASE, START, WORKER, Stage
 from tests.scenario.workload import PLAYS
 from tests.support.commit_points import CommitPoints
 from tests.support.database_probe import is_postgres
-from tests.support.fork_server import Say
+from tests.support.fork_server import SendMessage
 
 AFTERWARDS: Final = 4 * FAR_OFF
 
@@ -28,7 +28,7 @@ AFTERWARDS: Final = 4 * FAR_OFF
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The work of a victim, and the commit point at which it dies, if any."""
 
-    where: str
+    database: str
     parts: dict[SpaceId, str]
     """The workload of each space; all run concurrently."""
     untidy: list[SpaceId] = []
@@ -38,14 +38,14 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the points of opening and cleanup count too."""
 
 
-def work(raw: Any, say: Say) -> None:
+def work(raw: Any, send_message: SendMessage) -> None:
     """Execute a `Task`."""
-    asyncio.run(_work(msgspec.convert(raw, Task), say))
+    asyncio.run(_work(msgspec.convert(raw, Task), send_message))
 
 
-async def _work(task: Task, say: Say) -> None:
+async def _work(task: Task, send_message: SendMessage) -> None:
     points = CommitPoints(fatal=task.fatal)
-    if is_postgres(task.where):
+    if is_postgres(task.database):
         points.number_postgres()
     else:
         points.number_sqlite()
@@ -53,24 +53,24 @@ async def _work(task: Task, say: Say) -> None:
         points.start()
     clock = HeldClock(START)
     clock.tick(AFTERWARDS)
-    async with open_store(task.where, bus=LocalBus(), clock=clock) as store:
-        if not is_postgres(task.where):
+    async with open_store(task.database, bus=LocalBus(), clock=clock) as store:
+        if not is_postgres(task.database):
             assert await store.leases.expire() == [], "whoever opens the file frees the leases of the dead"
             await tidy_up(store, task.untidy)
-            say({"tidy": True})
+            send_message({"tidy": True})
         clock.tick(-AFTERWARDS)
         if not task.from_birth:
             points.start()
-        await play(store, task.parts, clock, say)
-        say({"points": points.names})
+        await play(store, task.parts, clock, send_message)
+        send_message({"points": points.names})
 
 
-async def play(store: Store, parts: Mapping[SpaceId, str], clock: HeldClock, say: Say) -> None:
+async def play(store: Store, parts: Mapping[SpaceId, str], clock: HeldClock, send_message: SendMessage) -> None:
     """Play all workloads concurrently, and report each finished step."""
     queue = asyncio.Lock()
 
     async def note(space: SpaceId) -> None:
-        say({"done": space})
+        send_message({"done": space})
 
     async with asyncio.TaskGroup() as group:
         for space, name in parts.items():

@@ -20,12 +20,12 @@ from tests.builders import text_events
 from tests.conformance.run_builders import commit
 
 LEASE: Final = timedelta(milliseconds=1500)
-BEAT: Final = timedelta(milliseconds=400)
+HEARTBEAT: Final = timedelta(milliseconds=400)
 
-What: TypeAlias = Literal["begun", "beat", "committed", "refused", "cut"]
+ReportKind: TypeAlias = Literal["begun", "beat", "committed", "refused", "cut"]
 
 
-class Part(msgspec.Struct, frozen=True):
+class WorkerTask(msgspec.Struct, frozen=True):
     """The work on a run: nothing, or one commit after the other."""
 
     url: str
@@ -33,71 +33,71 @@ class Part(msgspec.Struct, frozen=True):
     plays: Literal["idle", "busy"]
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A report of the process."""
 
-    what: What
+    what: ReportKind
     code: str | None = None
 
 
-class Heard(SqlLeases):
+class ReportingLeases(SqlLeases):
     """Leases that report each renewal."""
 
     def __init__(self, store: Store) -> None:
         self.__dict__ |= vars(store.leases)
 
     async def renew(self, owner: OwnerId, leases: Sequence[Lease], *, lease: timedelta) -> list[Lease]:
-        say("beat")
+        report("beat")
         return await super().renew(owner, leases, lease=lease)
 
 
-class Performer:
+class ReportingExecutor:
     """`Executor`."""
 
-    def __init__(self, store: Store, part: Part) -> None:
+    def __init__(self, store: Store, task: WorkerTask) -> None:
         self._store = store
-        self._part = part
+        self._task = task
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
         """Work on a run until cancelled."""
-        say("begun")
+        report("begun")
         try:
-            await (asyncio.Event().wait() if self._part.plays == "idle" else self._commit(lease))
+            await (asyncio.Event().wait() if self._task.plays == "idle" else self._commit(lease))
         except asyncio.CancelledError:
-            say("cut")
+            report("cut")
             raise
         except HoldfastError as exc:
-            say("refused", exc.code)
+            report("refused", exc.code)
             raise
 
     async def _commit(self, lease: Lease) -> None:
         number = 0
         while True:
             number += 1
-            await commit(self._store, lease, events=text_events("x", id=f"{self._part.name}-{number}"))
-            say("committed")
+            await commit(self._store, lease, events=text_events("x", id=f"{self._task.name}-{number}"))
+            report("committed")
 
 
-def say(what: What, code: str | None = None) -> None:
+def report(what: ReportKind, code: str | None = None) -> None:
     """Write a line."""
-    sys.stdout.buffer.write(msgspec.json.encode(Said(what=what, code=code)) + b"\n")
+    sys.stdout.buffer.write(msgspec.json.encode(Report(what=what, code=code)) + b"\n")
     sys.stdout.buffer.flush()
 
 
-async def _work(part: Part) -> None:
-    async with open_bus(part.url) as bus, open_store(part.url, bus=bus) as store:
-        leases = Heard(store)
+async def _work(task: WorkerTask) -> None:
+    async with open_bus(task.url) as bus, open_store(task.url, bus=bus) as store:
+        leases = ReportingLeases(store)
         watcher = Watcher(bus=bus, events=store.events, leases=leases, clock=SystemClock(), fallback_seconds=0.1)
         worker = Worker(
-            executor=Performer(store, part),
+            executor=ReportingExecutor(store, task),
             leases=leases,
             runs=store.runs,
             events=store.events,
             watcher=watcher,
-            owner=part.name,
+            owner=task.name,
             concurrency=1,
             lease=LEASE,
-            heartbeat=BEAT,
+            heartbeat=HEARTBEAT,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(watcher.run())
@@ -105,4 +105,4 @@ async def _work(part: Part) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_work(msgspec.json.decode(sys.argv[1], type=Part)))
+    asyncio.run(_work(msgspec.json.decode(sys.argv[1], type=WorkerTask)))

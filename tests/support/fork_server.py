@@ -22,8 +22,8 @@ from typing import Any, Final, NoReturn, Self, TypeAlias
 
 import msgspec
 
-Say: TypeAlias = Callable[[Any], None]
-VictimFunction: TypeAlias = Callable[[Any, Say], None]
+SendMessage: TypeAlias = Callable[[Any], None]
+VictimFunction: TypeAlias = Callable[[Any, SendMessage], None]
 """The work of a victim: it gets the order's `task` and a function to send JSON messages."""
 
 HANG_TIMEOUT_SECONDS: Final = 60.0
@@ -50,7 +50,7 @@ class End(msgspec.Struct, frozen=True):
 class Death(msgspec.Struct, frozen=True):
     """The end of a victim, and its messages until then."""
 
-    said: list[Any]
+    messages: list[Any]
     killed: bool
     """Whether it was killed with SIGKILL; otherwise it finished its work."""
 
@@ -87,13 +87,15 @@ class ForkServer:
 
         """
         order = Order(task, HANG_TIMEOUT_SECONDS if seconds is None else seconds)
-        said, end = await asyncio.to_thread(self._exchange, order)
+        messages, end = await asyncio.to_thread(self._exchange, order)
         if seconds is None and end.overdue:
-            raise AssertionError(f"a victim hung after it had said {said[-3:]}")
+            raise AssertionError(f"a victim hung after it had said {messages[-3:]}")
         killed = os.WIFSIGNALED(end.status) and os.WTERMSIG(end.status) == signal.SIGKILL
         if end.status != 0 and not killed:
-            raise AssertionError(f"a victim failed ({end.status}): {said[-1] if said else 'it said nothing'}")
-        return Death(said, killed)
+            raise AssertionError(
+                f"a victim failed ({end.status}): {messages[-1] if messages else 'it messages nothing'}"
+            )
+        return Death(messages, killed)
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self._far_end as channel:
@@ -106,10 +108,10 @@ class ForkServer:
 
     def _exchange(self, order: Order) -> tuple[list[Any], End]:
         reading, writing = os.pipe()
-        with open(reading, "rb") as heard:
+        with open(reading, "rb") as pipe:
             socket.send_fds(self._channel, [msgspec.json.encode(order)], [writing])
             os.close(writing)
-            *lines, _ = heard.read().split(b"\n")  # text after the last line break is an incomplete message
+            *lines, _ = pipe.read().split(b"\n")  # text after the last line break is an incomplete message
         return [msgspec.json.decode(line) for line in lines], msgspec.json.decode(
             self._channel.recv(_MAX_ORDER_BYTES), type=End
         )
@@ -118,7 +120,7 @@ class ForkServer:
 def serve(work: str, channel_number: int) -> None:
     """Fork a victim for each order until the connection closes: the main loop of the fork server."""
     module, _, function = work.partition(":")
-    does: VictimFunction = getattr(import_module(module), function)
+    victim: VictimFunction = getattr(import_module(module), function)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     gc.collect()
     gc.freeze()  # a collection in a victim would copy every page
@@ -131,33 +133,33 @@ def serve(work: str, channel_number: int) -> None:
             pid = os.fork()
             if pid == 0:
                 channel.close()
-                _run_victim(does, order.task, pipes[0])
+                _run_victim(victim, order.task, pipes[0])
             os.close(pipes[0])
             channel.send(msgspec.json.encode(_await_end(pid, order.seconds)))
 
 
 def _await_end(pid: int, seconds: float) -> End:
     deadline = time.monotonic() + seconds
-    while (left := deadline - time.monotonic()) > 0:
+    while (remaining := deadline - time.monotonic()) > 0:
         dead, status = os.waitpid(pid, os.WNOHANG)
         if dead:
             return End(status, overdue=False)
-        signal.sigtimedwait({signal.SIGCHLD}, left)
+        signal.sigtimedwait({signal.SIGCHLD}, remaining)
     os.kill(pid, signal.SIGKILL)
     return End(os.waitpid(pid, 0)[1], overdue=True)
 
 
 def _run_victim(work: VictimFunction, task: Any, pipe: int) -> NoReturn:
-    def say(something: Any) -> None:
-        os.write(pipe, msgspec.json.encode(something) + b"\n")
+    def send_message(message: Any) -> None:
+        os.write(pipe, msgspec.json.encode(message) + b"\n")
 
     code = 1
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-        work(task, say)
+        work(task, send_message)
         code = 0
     except BaseException:
-        say(traceback.format_exc())
+        send_message(traceback.format_exc())
         raise
     finally:
         os._exit(code)

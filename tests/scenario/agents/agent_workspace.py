@@ -140,7 +140,7 @@ class AgentRuntime:
         async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
             while len(interrupts := await self.open_interrupts(run)) < count:
                 for each in (run, *await self.store.runs.children(SPACE, run.id)):
-                    assert (now := await self.get(each)).status is not RunStatus.FAILED, now.error
+                    assert (current := await self.get(each)).status is not RunStatus.FAILED, current.error
                 await asyncio.sleep(0.002)
         return interrupts
 

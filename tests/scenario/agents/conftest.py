@@ -22,9 +22,9 @@ def clock() -> HeldClock:
 @pytest.fixture
 async def workspace(tmp_path: Path, shared_memory: Path) -> AsyncIterator[AgentWorkspace]:
     """Yield an empty workspace on SQLite."""
-    where = shared_memory / "holdfast.db"
-    yield AgentWorkspace(tmp_path / "workspace", where)
-    await _check(where)
+    database = shared_memory / "holdfast.db"
+    yield AgentWorkspace(tmp_path / "workspace", database)
+    await _check(database)
 
 
 @pytest.fixture(params=BACKENDS)
@@ -32,11 +32,11 @@ async def any_workspace(
     request: pytest.FixtureRequest, tmp_path: Path, shared_memory: Path, agents_database: str
 ) -> AsyncIterator[AgentWorkspace]:
     """Yield an empty workspace, on each backend."""
-    where = shared_memory / "holdfast.db" if request.param == "sqlite" else agents_database
-    yield AgentWorkspace(tmp_path / "workspace", where)
-    await _check(where)
-    if isinstance(where, str):
-        await wipe(where)
+    database = shared_memory / "holdfast.db" if request.param == "sqlite" else agents_database
+    yield AgentWorkspace(tmp_path / "workspace", database)
+    await _check(database)
+    if isinstance(database, str):
+        await wipe(database)
 
 
 @pytest.fixture
@@ -55,6 +55,6 @@ async def agents_database(postgres: PostgresServer) -> str:
         return url
 
 
-async def _check(where: str | Path) -> None:
-    async with open_probe(where) as probe:
+async def _check(database: str | Path) -> None:
+    async with open_probe(database) as probe:
         await check_log(probe)

@@ -8,7 +8,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.tool import ToolClass, ToolSpec
 from holdfast.tools.tool import ToolContext, ToolResult
 
-Do: TypeAlias = Callable[[dict[str, Json]], Awaitable[ToolResult]]
+ToolFunction: TypeAlias = Callable[[dict[str, Json]], Awaitable[ToolResult]]
 
 ANYTHING: Final[dict[str, Json]] = {"type": "object"}
 
@@ -16,7 +16,9 @@ ANYTHING: Final[dict[str, Json]] = {"type": "object"}
 class FakeTool:
     """`Tool` that runs a function and records its calls."""
 
-    def __init__(self, name: str, do: Do, *, parameters: dict[str, Json] | None = None, **fields: Any) -> None:
+    def __init__(
+        self, name: str, do: ToolFunction, *, parameters: dict[str, Json] | None = None, **fields: Any
+    ) -> None:
         self.spec = ToolSpec(name=name, description=name, parameters=parameters or ANYTHING, **fields)
         self.calls: list[ToolContext] = []
         self._do = do
@@ -32,24 +34,24 @@ class BlockingTool:
 
     def __init__(self, name: str = "gate", **fields: Any) -> None:
         self.spec = ToolSpec(name=name, description=name, parameters=ANYTHING, **fields)
-        self.begun = asyncio.Semaphore(0)
+        self.started = asyncio.Semaphore(0)
         self.open = asyncio.Event()
-        self.times = 0
-        self.cut = 0
+        self.call_count = 0
+        self.cancellations = 0
 
     async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         """Wait."""
-        self.times += 1
-        self.begun.release()
+        self.call_count += 1
+        self.started.release()
         try:
             await self.open.wait()
         except asyncio.CancelledError:
-            self.cut += 1
+            self.cancellations += 1
             raise
         return ToolResult(content=f"open {arguments.get('n', '')}".strip())
 
 
-def answers(name: str, content: Json, **fields: Any) -> FakeTool:
+def fixed_tool(name: str, content: Json, **fields: Any) -> FakeTool:
     """Return a tool with a fixed result."""
 
     async def do(arguments: dict[str, Json]) -> ToolResult:
@@ -58,7 +60,7 @@ def answers(name: str, content: Json, **fields: Any) -> FakeTool:
     return FakeTool(name, do, **fields)
 
 
-def raises(name: str, error: BaseException, **fields: Any) -> FakeTool:
+def raising_tool(name: str, error: BaseException, **fields: Any) -> FakeTool:
     """Return a tool that raises."""
 
     async def do(arguments: dict[str, Json]) -> ToolResult:

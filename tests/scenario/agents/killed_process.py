@@ -20,10 +20,10 @@ from holdfast.tools.tool import Tool
 from tests.builders import user
 from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace
 from tests.support.commit_points import CommitPoints
-from tests.support.fork_server import Death, ForkServer, Say
+from tests.support.fork_server import Death, ForkServer, SendMessage
 
 RUN: Final = RunId("run_of_the_killed")
-DEATHS: Final = 5
+KILLS: Final = 5
 """The number of kills if not every commit point is tried."""
 
 Decide: TypeAlias = Callable[[Interrupt], str]
@@ -51,28 +51,28 @@ class Place(NamedTuple):
         return await victims.send(msgspec.to_builtins(task))
 
 
-def victim(tools: Callable[[Path], Sequence[Tool]], decide: Decide) -> Callable[[Any, Say], None]:
+def victim(tools: Callable[[Path], Sequence[Tool]], decide: Decide) -> Callable[[Any, SendMessage], None]:
     """Return a function that runs a `Task` and reports its commit points; `decide` answers the interrupts."""
 
-    def work(raw: Any, say: Say) -> None:
-        asyncio.run(_work(msgspec.convert(raw, Task), say, tools, decide))
+    def work(raw: Any, send_message: SendMessage) -> None:
+        asyncio.run(_work(msgspec.convert(raw, Task), send_message, tools, decide))
 
     return work
 
 
-async def die_in_turn(
+async def kill_and_resume(
     victims: ForkServer,
     new_place: Callable[[str], Place],
     check: Callable[[Place], Awaitable[None]],
     *,
-    deaths: int | None,
+    kills: int | None,
 ) -> None:
     """Kill processes at so many commit points, or at each, and let others continue: the result is the same."""
-    whole = new_place("whole")
-    (points,) = (await whole.send(victims)).said
-    await check(whole)
+    undisturbed = new_place("whole")
+    (points,) = (await undisturbed.send(victims)).messages
+    await check(undisturbed)
     killed = 0
-    for fatal in range(2, points, 1 if deaths is None else points // deaths):
+    for fatal in range(2, points, 1 if kills is None else points // kills):
         place = new_place(f"at_{fatal}")
         killed += (await place.send(victims, fatal=fatal)).killed
         await place.send(victims)
@@ -80,7 +80,7 @@ async def die_in_turn(
     assert killed > 0
 
 
-async def _work(task: Task, say: Say, tools: Callable[[Path], Sequence[Tool]], decide: Decide) -> None:
+async def _work(task: Task, send_message: SendMessage, tools: Callable[[Path], Sequence[Tool]], decide: Decide) -> None:
     points = CommitPoints(fatal=task.fatal)
     points.number_sqlite()
     options = Options(tools=tools(Path(task.done)))
@@ -89,7 +89,7 @@ async def _work(task: Task, say: Say, tools: Callable[[Path], Sequence[Tool]], d
         with suppress(IdTaken):
             await here.runs.start(SPACE, NewRun(id=RUN, thread=NewThread(agent_type="bot"), messages=[user("go")]))
         await _answer_all(here, decide)
-        say(len(points.names))
+        send_message(len(points.names))
 
 
 async def _answer_all(here: Holdfast, decide: Decide) -> None:

@@ -23,15 +23,15 @@ from holdfast.tools.tool import ToolContext, ToolResult, passthrough
 from tests.scenario.agents.agent_workspace import HANG_TIMEOUT_SECONDS, SPACE, AgentRuntime, AgentWorkspace
 from tests.scenario.agents.fake_tools import ANYTHING, READ_ONLY
 
-TICK: Final = 0.002
+TICK_SECONDS: Final = 0.002
 """The shortest duration of a tick in seconds; on a busy machine it takes longer."""
-SHORT: Final = 5
+SHORT_CALL_TICKS: Final = 5
 """Ticks of a short call."""
-SECOND: Final = 500
+TICKS_PER_SECOND: Final = 500
 """Ticks that take at least a second: everything must have ended within fewer."""
-LONG: Final = 5 * SECOND
+LONG_CALL_TICKS: Final = 5 * TICKS_PER_SECOND
 """Ticks of a call that must be cancelled before its end."""
-OFTEN: Final = 0.2
+LONG_CALL_SHARE: Final = 0.2
 """The share of long calls."""
 
 
@@ -41,19 +41,23 @@ class TickingTool:
     def __init__(self, name: str, random: Random, **fields: Any) -> None:
         self.spec = ToolSpec(name=name, description=name, parameters=ANYTHING, **fields)
         self.ticks: Counter[RunId] = Counter()
-        self.at_work = 0
-        self.may_be_long = False
+        self.active_calls = 0
+        self.long_calls_enabled = False
         self._random = random
 
     async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         """Tick for a while."""
-        self.at_work += 1
+        self.active_calls += 1
         try:
-            for _ in range(LONG if self.may_be_long and self._random.random() < OFTEN else SHORT):
-                await asyncio.sleep(TICK)
+            for _ in range(
+                LONG_CALL_TICKS
+                if self.long_calls_enabled and self._random.random() < LONG_CALL_SHARE
+                else SHORT_CALL_TICKS
+            ):
+                await asyncio.sleep(TICK_SECONDS)
                 self.ticks[call.run.id] += 1
         finally:
-            self.at_work -= 1
+            self.active_calls -= 1
         return ToolResult(content="ticked")
 
 
@@ -64,7 +68,7 @@ class CallCounter:
 
     def __init__(self) -> None:
         self.calls: Counter[RunId] = Counter()
-        self.at_work = 0
+        self.active_calls = 0
 
     def model(self, model: Model) -> Model:
         """Return a model whose calls are counted."""
@@ -86,11 +90,11 @@ class CallCounter:
 
     def on_end(self) -> None:
         """Count a call as ended."""
-        self.at_work -= 1
+        self.active_calls -= 1
 
     def _begin(self, model: Model, request: ModelRequest) -> Self:
         self.calls[request.run_id] += 1
-        self.at_work += 1
+        self.active_calls += 1
         return self
 
 
@@ -107,32 +111,37 @@ async def cancel_randomly(workspace: AgentWorkspace, *, cancels: int, at_once: i
     random = Random(seed)
     tools = (TickingTool("look", random, **READ_ONLY), TickingTool("act", random))
     models = CallCounter()
-    seen: list[tuple[Cancelled, list[Run]]] = []
+    outcomes: list[tuple[Cancelled, list[Run]]] = []
     async with workspace.open(*tools, workers=at_once, tracing=models) as runtime, asyncio.TaskGroup() as group:
-        answering = group.create_task(answer_all(runtime))
+        responder = group.create_task(answer_all(runtime))
         duration = await _duration(runtime)
         for tool in tools:
-            tool.may_be_long = True
-        while len(seen) < cancels:
-            moments = [random.uniform(0, stretch * duration) for _ in range(at_once)]
-            done = await asyncio.gather(*(_cancel_at(runtime, moment, tools, models) for moment in moments))
-            seen += [(each, await tree(runtime, each.run)) for each in done if each is not None]
-        answering.cancel()
-        await _quiet(*tools, models)
-        for each, _ in seen:
+            tool.long_calls_enabled = True
+        while len(outcomes) < cancels:
+            delays = [random.uniform(0, stretch * duration) for _ in range(at_once)]
+            cancelled = await asyncio.gather(*(_cancel_at(runtime, delay, tools, models) for delay in delays))
+            outcomes += [(each, await tree(runtime, each.run)) for each in cancelled if each is not None]
+        responder.cancel()
+        await _wait_until_idle(*tools, models)
+        for each, _ in outcomes:
             await check_ended(runtime, each.run)
-    for each, runs in seen:
+    for each, runs in outcomes:
         for run in runs:
-            after = [tool.ticks[run.id] - then[run.id] for tool, then in zip(tools, each.ticks, strict=True)]
-            assert max(after) < SECOND, f"`{run.agent_type}` was running after it was cancelled: {after} ticks"
+            late_ticks = [
+                tool.ticks[run.id] - ticks_at_cancel[run.id]
+                for tool, ticks_at_cancel in zip(tools, each.ticks, strict=True)
+            ]
+            assert max(late_ticks) < TICKS_PER_SECOND, (
+                f"`{run.agent_type}` was running after it was cancelled: {late_ticks} ticks"
+            )
             # One call may have been about to start, and was cancelled; before the next there is a commit.
             assert models.calls[run.id] - each.calls[run.id] <= 1
 
 
 async def tree(runtime: AgentRuntime, run: Run) -> list[Run]:
     """Return a run and all its descendants."""
-    below = [await tree(runtime, child) for child in await runtime.store.runs.children(SPACE, run.id)]
-    return [await runtime.get(run), *(each for part in below for each in part)]
+    subtrees = [await tree(runtime, child) for child in await runtime.store.runs.children(SPACE, run.id)]
+    return [await runtime.get(run), *(each for part in subtrees for each in part)]
 
 
 async def answer_all(runtime: AgentRuntime) -> None:
@@ -146,12 +155,12 @@ async def answer_all(runtime: AgentRuntime) -> None:
 
 async def check_ended(runtime: AgentRuntime, run: Run) -> None:
     """Check that a cancelled run and its descendants ended with nothing open, and none later than the run."""
-    first, *below = await tree(runtime, run)
-    assert first.completed_at is not None
-    for each in (first, *below):
+    root, *descendants = await tree(runtime, run)
+    assert root.completed_at is not None
+    for each in (root, *descendants):
         assert each.status.terminal
         assert each.completed_at is not None
-        assert millis(each.completed_at) <= millis(first.completed_at)
+        assert millis(each.completed_at) <= millis(root.completed_at)
         assert unanswered_calls(await runtime.messages(each)) == []
         events = await runtime.events(each)
         ends = sum(isinstance(event, RunFinished) for event in events)
@@ -160,11 +169,11 @@ async def check_ended(runtime: AgentRuntime, run: Run) -> None:
 
 
 async def _cancel_at(
-    runtime: AgentRuntime, moment: float, tools: Sequence[TickingTool], models: CallCounter
+    runtime: AgentRuntime, delay: float, tools: Sequence[TickingTool], models: CallCounter
 ) -> Cancelled | None:
     """Start a run and cancel it after `moment` seconds, unless it has ended before."""
     run = await runtime.start()
-    await asyncio.sleep(moment)
+    await asyncio.sleep(delay)
     try:
         await runtime.runs.cancel(SPACE, run.id, by="ada", reason="enough")
     except IllegalMove:
@@ -172,11 +181,11 @@ async def _cancel_at(
     return Cancelled(run, [tool.ticks.copy() for tool in tools], models.calls.copy())
 
 
-async def _quiet(*counters: TickingTool | CallCounter) -> None:
+async def _wait_until_idle(*counters: TickingTool | CallCounter) -> None:
     """Wait until no call is running any more."""
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
-        while any(each.at_work for each in counters):  # noqa: ASYNC110  a cancelled call notifies nobody
-            await asyncio.sleep(TICK)
+        while any(each.active_calls for each in counters):  # noqa: ASYNC110  a cancelled call notifies nobody
+            await asyncio.sleep(TICK_SECONDS)
 
 
 async def _duration(runtime: AgentRuntime) -> float:

@@ -19,7 +19,7 @@ ROOT: Final = RunId("root")
 """A run with a fixed id, so that the ids of its children are known."""
 
 
-def made(prefix: str, step: int = 2) -> str:
+def derived_from_step(prefix: str, step: int = 2) -> str:
     """Return the id that a call of the root derives; its first tool call is step 2."""
     return derived_id(prefix, key=step_key(ROOT, step))
 
@@ -52,4 +52,4 @@ async def runs_of(runtime: AgentRuntime, agent: str) -> list[Run]:
 
 async def results(runtime: AgentRuntime, run: Run) -> list[str]:
     """Return the results of the calls of a run."""
-    return [said.removeprefix("tool: ") for said in await runtime.texts(run) if said.startswith("tool: ")]
+    return [text.removeprefix("tool: ") for text in await runtime.texts(run) if text.startswith("tool: ")]

@@ -30,7 +30,7 @@ AT_ONCE: Final = 20
 
 
 def busy(workspace: AgentWorkspace) -> None:
-    """Write agents that do a bit of everything."""
+    """Write agents that use every kind of call."""
     look, act = call("look"), call("act")
     spawn = call("agent_spawn", agent="kid", input="help")
     turns = [
@@ -61,10 +61,10 @@ async def test_a_cancelled_run_records_principal_and_reason(any_workspace: Agent
     async with any_workspace.open() as runtime:
         run = await runtime.start()
         await runtime.wait_for_status(run, RunStatus.WAITING)
-        ended = await runtime.runs.cancel(SPACE, run.id, by="ada", reason="enough")
+        ended_run = await runtime.runs.cancel(SPACE, run.id, by="ada", reason="enough")
         events = await runtime.events(run)
         assert await runtime.store.timers.next_due() is None
-    assert (ended.status, ended.status_reason, ended.cancelled_by) == (RunStatus.CANCELLED, "enough", "ada")
+    assert (ended_run.status, ended_run.status_reason, ended_run.cancelled_by) == (RunStatus.CANCELLED, "enough", "ada")
     assert isinstance(events[-1], RunFinished)
     assert isinstance(events[-1].outcome, CancelledOutcome)
 
@@ -74,12 +74,12 @@ async def test_a_stalled_model_call_is_cancelled(any_workspace: AgentWorkspace) 
     async with any_workspace.open(workers=1) as runtime:
         run = await runtime.start()
         await runtime.wait_for_event(run, lambda event: "one moment" in str(event))
-        ended = await runtime.runs.cancel(SPACE, run.id)
+        ended_run = await runtime.runs.cancel(SPACE, run.id)
         any_workspace.script(say("free again"))
         assert (await runtime.run_to_end()).output == "free again"  # by the only worker there is
         assert [step.state for step in await runtime.steps(run)] == [StepState.FAILED]
         assert unanswered_calls(await runtime.messages(run)) == []
-    assert ended.status is RunStatus.CANCELLED
+    assert ended_run.status is RunStatus.CANCELLED
 
 
 async def test_cancelling_closes_the_connection_to_the_provider(workspace: AgentWorkspace) -> None:
@@ -101,21 +101,21 @@ async def test_cancelling_stops_a_tool(any_workspace: AgentWorkspace, fields: di
     any_workspace.agent(calling(call("gate"), call("gate")), say("done"), tools=["gate"])
     async with any_workspace.open(gate, workers=1) as runtime:
         run = await runtime.start()
-        await gate.begun.acquire()
+        await gate.started.acquire()
         await runtime.runs.cancel(SPACE, run.id)
         any_workspace.script(say("free again"))
         assert (await runtime.run_to_end()).output == "free again"
         steps = await runtime.steps(run)
         await check_ended(runtime, run)
-    assert gate.cut == gate.times
+    assert gate.cancellations == gate.call_count
     effectful = [step.state for step in steps if step.effectful]
     assert effectful == ([StepState.UNKNOWN] if fields == {} else [])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only the process group is killed")
 async def test_cancelling_kills_the_process_of_a_tool(workspace: AgentWorkspace, tmp_path: Path) -> None:
-    began, alive = asyncio.Event(), tmp_path / "alive"
-    script = f"date > {alive}; echo up; while true; do date +%s%N > {alive}; sleep 0.01; done"
+    began, heartbeat_file = asyncio.Event(), tmp_path / "alive"
+    script = f"date > {heartbeat_file}; echo up; while true; do date +%s%N > {heartbeat_file}; sleep 0.01; done"
 
     async with open_processes() as processes:
 
@@ -132,21 +132,21 @@ async def test_cancelling_kills_the_process_of_a_tool(workspace: AgentWorkspace,
             await runtime.runs.cancel(SPACE, run.id)
             workspace.script(say("free again"))
             assert (await runtime.run_to_end()).output == "free again"
-            last = alive.read_text()
+            last = heartbeat_file.read_text()
             await asyncio.sleep(0.1)
-            assert alive.read_text() == last
+            assert heartbeat_file.read_text() == last
 
 
 async def test_a_run_is_cancelled_once(any_workspace: AgentWorkspace) -> None:
     any_workspace.agent(calling(call("ask_user", question="?")), say("done"), tools=["ask_user"])
     async with any_workspace.open() as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
+        (interrupt,) = await runtime.wait_for_interrupts(run)
         outcomes = await asyncio.gather(
             *(runtime.runs.cancel(SPACE, run.id, by=f"p{number}") for number in range(10)), return_exceptions=True
         )
         (won,) = [outcome for outcome in outcomes if isinstance(outcome, Run)]
         assert sum(isinstance(outcome, IllegalMove) for outcome in outcomes) == 9
         with pytest.raises(Conflict):
-            await runtime.runs.respond(SPACE, run.id, "too late", interrupt=asked.id)
+            await runtime.runs.respond(SPACE, run.id, "too late", interrupt=interrupt.id)
         assert (await runtime.get(run)).cancelled_by == won.cancelled_by

@@ -32,7 +32,7 @@ from tests.unit.sandbox.commands import (
 )
 from tests.unit.sandbox.confined import need_sandbox
 
-FREE: dict[str, Json] = {"allow": ["bash"]}
+ALLOW_BASH: dict[str, Json] = {"allow": ["bash"]}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,19 +40,19 @@ async def sandboxed() -> None:
     await need_sandbox()
 
 
-def hand(workspace: AgentWorkspace, *commands: str, **settings: Any) -> None:
+def command_agent(workspace: AgentWorkspace, *commands: str, **settings: Any) -> None:
     """Write an agent that runs commands, one after the other."""
     turns = [calling(call("bash", command=command)) for command in commands]
-    workspace.agent(*turns, say("done"), **{"tools": ["bash"], "permissions": FREE, **settings})
+    workspace.agent(*turns, say("done"), **{"tools": ["bash"], "permissions": ALLOW_BASH, **settings})
 
 
 async def results(runtime: AgentRuntime, run: Run) -> list[str]:
-    """Return what the calls of a run answered."""
+    """Return the tool results of a run."""
     return [str(message.content) for message in await runtime.messages(run) if message.role == "tool"]
 
 
 async def test_a_command_runs_in_the_folder_of_its_agent(workspace: AgentWorkspace) -> None:
-    hand(workspace, "echo hello >note; ls; echo oops >&2; exit 3")
+    command_agent(workspace, "echo hello >note; ls; echo oops >&2; exit 3")
     async with workspace.open() as runtime:
         run = await runtime.run_to_end()
         assert await results(runtime, run) == ["note\noops\n[exit code 3]"]
@@ -61,7 +61,7 @@ async def test_a_command_runs_in_the_folder_of_its_agent(workspace: AgentWorkspa
 
 
 async def test_the_next_command_starts_in_the_folder_of_the_last_one(workspace: AgentWorkspace) -> None:
-    hand(workspace, "mkdir -p a/b; cd a/b", "pwd; cd ../../..; pwd", "pwd; false")
+    command_agent(workspace, "mkdir -p a/b; cd a/b", "pwd; cd ../../..; pwd", "pwd; false")
     async with workspace.open() as runtime:
         run = await runtime.run_to_end()
         first, second, third = await results(runtime, run)
@@ -72,7 +72,7 @@ async def test_the_next_command_starts_in_the_folder_of_the_last_one(workspace: 
 
 
 async def test_a_command_for_a_deleted_folder_is_not_run_elsewhere(workspace: AgentWorkspace) -> None:
-    hand(workspace, "touch kept; mkdir a; cd a; rmdir ../a", "rm -f *", "ln -s /usr out; cd out", "ls", "ls")
+    command_agent(workspace, "touch kept; mkdir a; cd a; rmdir ../a", "rm -f *", "ln -s /usr out; cd out", "ls", "ls")
     async with workspace.open() as runtime:
         first, second, third, fourth, fifth = await results(runtime, await runtime.run_to_end())
     assert first == "[exit code 0; the shell is in `a`]"
@@ -83,20 +83,20 @@ async def test_a_command_for_a_deleted_folder_is_not_run_elsewhere(workspace: Ag
 
 
 async def test_a_long_output_is_cut_for_the_model_and_kept_whole(workspace: AgentWorkspace) -> None:
-    hand(workspace, "seq 100000")
+    command_agent(workspace, "seq 100000")
     async with workspace.open() as runtime:
         run = await runtime.run_to_end()
         (text,) = await results(runtime, run)
-        (made,) = await runtime.custom_events(run, ArtifactCreated)
-        kept = await runtime.store.artifacts.get(SPACE, made.artifact_id)
+        (created,) = await runtime.custom_events(run, ArtifactCreated)
+        artifact = await runtime.store.artifacts.get(SPACE, created.artifact_id)
     assert text.startswith("1\n2\n")
     assert text.endswith("100000\n[exit code 0]")
     assert len(text) <= 32 * 1024
-    assert kept.content == "".join(f"{number}\n" for number in range(1, 100_001)) + "[exit code 0]"
+    assert artifact.content == "".join(f"{number}\n" for number in range(1, 100_001)) + "[exit code 0]"
 
 
 async def test_the_output_of_a_command_is_streamed_while_it_runs(workspace: AgentWorkspace) -> None:
-    hand(workspace, "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last")
+    command_agent(workspace, "echo first; while [ ! -e go ]; do sleep 0.05; done; echo last")
     async with workspace.open() as runtime:
         run = await runtime.start()
         await runtime.wait_for_event(run, lambda event: isinstance(event, ActivityDelta))
@@ -104,15 +104,15 @@ async def test_the_output_of_a_command_is_streamed_while_it_runs(workspace: Agen
         (workspace.folder / "files" / "go").touch()
         await runtime.wait_until_ended(run)
         events = await runtime.events(run)
-        (begun,) = [event for event in events if isinstance(event, ActivitySnapshot)]
+        (snapshot,) = [event for event in events if isinstance(event, ActivitySnapshot)]
         pieces = [event.patch for event in events if isinstance(event, ActivityDelta)]
-    assert begun.activity_type == "holdfast.output"
+    assert snapshot.activity_type == "holdfast.output"
     assert pieces == [[PatchAdd(path="/output/-", value="first\n")], [PatchAdd(path="/output/-", value="last\n")]]
 
 
 async def test_a_cancelled_run_leaves_no_process(workspace: AgentWorkspace) -> None:
     mark = new_mark()
-    hand(workspace, f"(setsid sleep {mark} &); sleep {mark}")
+    command_agent(workspace, f"(setsid sleep {mark} &); sleep {mark}")
     async with workspace.open() as runtime:
         run = await runtime.start()
         assert await eventually(lambda: len(marked(mark)) >= 2, within=HANG_TIMEOUT_SECONDS)
@@ -123,7 +123,7 @@ async def test_a_cancelled_run_leaves_no_process(workspace: AgentWorkspace) -> N
 
 async def test_an_interrupted_command_is_not_done(workspace: AgentWorkspace) -> None:
     mark = new_mark()
-    hand(workspace, f"sleep {mark}")
+    command_agent(workspace, f"sleep {mark}")
     ignore_existing_supervisors()
     async with workspace.open() as runtime:
         run = await runtime.start()
@@ -138,8 +138,8 @@ async def test_an_interrupted_command_is_not_done(workspace: AgentWorkspace) -> 
 
 async def test_a_command_that_takes_too_long_is_killed(workspace: AgentWorkspace) -> None:
     mark = new_mark()
-    asked = call("bash", command=f"echo begun; sleep {mark}", timeout_seconds=1)
-    workspace.agent(calling(asked), say("done"), tools=["bash"], permissions=FREE)
+    command = call("bash", command=f"echo begun; sleep {mark}", timeout_seconds=1)
+    workspace.agent(calling(command), say("done"), tools=["bash"], permissions=ALLOW_BASH)
     async with workspace.open() as runtime:
         (text,) = await results(runtime, await runtime.run_to_end())
     assert text == "begun\n[it was killed after 1 seconds; its effects until then remain]"
@@ -147,7 +147,7 @@ async def test_a_command_that_takes_too_long_is_killed(workspace: AgentWorkspace
 
 
 async def test_denied_files_are_hidden_from_commands(workspace: AgentWorkspace) -> None:
-    hand(
+    command_agent(
         workspace,
         "./look",
         permissions={"deny": ["read_file(conf/.env)", "write_file(ci/**)"], "allow": ["bash(./look)"]},
@@ -182,19 +182,19 @@ async def test_a_file_denied_by_name_cannot_be_created(workspace: AgentWorkspace
     async with workspace.open() as runtime:
         assert len(await results(runtime, await runtime.run_to_end())) == 2
     files = workspace.folder / "files"
-    found = sorted(str(path.relative_to(files)) for path in files.rglob("*"))
-    assert found == ["a", "a/d", "make"]  # what stood for what is denied is gone again, and no more than that
+    paths = sorted(str(path.relative_to(files)) for path in files.rglob("*"))
+    assert paths == ["a", "a/d", "make"]  # what stood for what is denied is gone again, and no more than that
 
 
 async def test_a_file_created_against_a_denied_pattern_is_reported(workspace: AgentWorkspace) -> None:
     rules = {"deny": ["write_file(*.pem)"], "allow": ["bash(sh make)", "bash(ls)"]}
-    hand(workspace, "sh make", "ls", permissions=rules)
+    command_agent(workspace, "sh make", "ls", permissions=rules)
     workspace.write("files/make", "echo x >key.pem; echo x >note; echo made")
     workspace.write("files/old.pem", "as it was")
     async with workspace.open() as runtime:
         run = await runtime.run_to_end()
         first, second = await results(runtime, run)
-        (told,) = [
+        (event,) = [
             each
             for each in await runtime.custom_events(run, PermissionDecided)
             if each.decision is PermissionAction.DENY
@@ -204,25 +204,25 @@ async def test_a_file_created_against_a_denied_pattern_is_reported(workspace: Ag
         "made\n[exit code 0]\n[it created `key.pem`, which the rules do not allow to be written: "
         "undo that, and report it to the user]"
     )
-    assert told.reason == "it created `key.pem`, which the rules do not allow to be written"
+    assert event.reason == "it created `key.pem`, which the rules do not allow to be written"
     assert second == "key.pem\nmake\nnote\nold.pem\n[exit code 0]"  # it is told once, and nobody else's file is taken
 
 
 async def test_rules_apply_in_every_shell_folder(workspace: AgentWorkspace) -> None:
     rules = {"ask": ["write_file(ci/**)"], "allow": ["bash"]}
-    hand(workspace, "mkdir ci; cd ci", "echo x >run", permissions=rules)
+    command_agent(workspace, "mkdir ci; cd ci", "echo x >run", permissions=rules)
     async with workspace.open() as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
-        assert asked.arguments == {"command": "echo x >run"}
-        assert (asked.metadata["folder"], asked.metadata["rule"]) == ("ci", "write_file(ci/**)")
-        await runtime.runs.respond(SPACE, run.id, {"decision": "deny"}, digest=asked.digest)
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        assert interrupt.arguments == {"command": "echo x >run"}
+        assert (interrupt.metadata["folder"], interrupt.metadata["rule"]) == ("ci", "write_file(ci/**)")
+        await runtime.runs.respond(SPACE, run.id, {"decision": "deny"}, digest=interrupt.digest)
         await runtime.wait_until_ended(run)
     assert list((workspace.folder / "files" / "ci").iterdir()) == []
 
 
 async def test_a_command_approved_for_one_folder_is_not_run_in_another(workspace: AgentWorkspace) -> None:
-    """All calls of a message are decided before the first of them moves the shell."""
+    """All calls of a message are decided before the first one changes the folder of the shell."""
     commands = ("mkdir ci; touch ci/run; cd ci", "rm -f *")
     workspace.agent(
         calling(*(call("bash", command=command) for command in commands)),
@@ -233,9 +233,9 @@ async def test_a_command_approved_for_one_folder_is_not_run_in_another(workspace
     )
     async with workspace.open() as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
-        assert (asked.arguments, asked.metadata["folder"]) == ({"command": "rm -f *"}, ".")
-        await runtime.runs.respond(SPACE, run.id, {"decision": "approve"}, digest=asked.digest)
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        assert (interrupt.arguments, interrupt.metadata["folder"]) == ({"command": "rm -f *"}, ".")
+        await runtime.runs.respond(SPACE, run.id, {"decision": "approve"}, digest=interrupt.digest)
         await runtime.wait_until_ended(run)
         _, refused, allowed = await results(runtime, run)
         reasons = [
@@ -256,7 +256,7 @@ async def test_a_command_has_the_network_only_if_a_rule_allows_it(
     async with server:
         port = server.sockets[0].getsockname()[1]
         script = f"(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo yes || echo no"
-        hand(workspace, script, permissions={"allow": ["bash", *rules.get("allow", [])]})
+        command_agent(workspace, script, permissions={"allow": ["bash", *rules.get("allow", [])]})
         async with workspace.open() as runtime:
             assert await results(runtime, await runtime.run_to_end()) == [f"{reached}\n[exit code 0]"]
 
@@ -265,23 +265,23 @@ async def test_secrets_reach_neither_the_model_nor_the_log(
     workspace: AgentWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "very-secret-value")
-    hand(workspace, "cat notes; sh slowly")
+    command_agent(workspace, "cat notes; sh slowly")
     (workspace.folder / "files").mkdir()
     (workspace.folder / "files" / "notes").write_text("key=very-secret-value token=ghp_" + "a" * 36 + "\n")
     (workspace.folder / "files" / "slowly").write_text("printf 'very-sec'; sleep 0.3; printf 'ret-value\\n'")
     async with workspace.open() as runtime:
         run = await runtime.run_to_end()
         assert await results(runtime, run) == ["key=[redacted] token=[redacted]\n[redacted]\n[exit code 0]"]
-        said = repr(await runtime.events(run))
-    assert "very-sec" not in said
-    assert "ghp_" not in said
+        log = repr(await runtime.events(run))
+    assert "very-sec" not in log
+    assert "ghp_" not in log
 
 
 async def test_without_a_sandbox_a_command_is_refused_with_the_remedy(
     workspace: AgentWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(workspace.folder))
-    hand(workspace, "echo ran >note")
+    command_agent(workspace, "echo ran >note")
     async with workspace.open() as runtime:
         (text,) = await results(runtime, await runtime.run_to_end())
     assert text.startswith("UNAVAILABLE: commands are refused, because bubblewrap is not installed")
@@ -292,7 +292,7 @@ async def test_without_a_sandbox_a_command_is_refused_with_the_remedy(
 async def test_an_operator_can_disable_the_sandbox(workspace: AgentWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "SECRET")
     workspace.write("settings.json", {"sandbox": "off"})
-    hand(workspace, f"ls {workspace.folder}; env")
+    command_agent(workspace, f"ls {workspace.folder}; env")
     async with workspace.open() as runtime:
         (text,) = await results(runtime, await runtime.run_to_end())
     assert "settings.json" in text

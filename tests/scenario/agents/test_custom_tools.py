@@ -20,7 +20,7 @@ async def sandboxed() -> None:
 
 def tool(workspace: AgentWorkspace, script: str, folder: str = "weigh", **fields: Json) -> None:
     """Write a tool that is a shell script."""
-    said: dict[str, Json] = {
+    manifest: dict[str, Json] = {
         "name": folder,
         "description": "Weigh it.",
         "parameters": {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]},
@@ -28,16 +28,16 @@ def tool(workspace: AgentWorkspace, script: str, folder: str = "weigh", **fields
         **fields,
     }
     workspace.write(f"tools/{folder}/run.sh", script)
-    workspace.write(f"tools/{folder}/tool.json", said)
+    workspace.write(f"tools/{folder}/tool.json", manifest)
 
 
 def agent(workspace: AgentWorkspace, *calls: Any, **settings: Json) -> None:
     """Write an agent that calls the tool."""
-    asked = calls or (call("weigh", what="tea"),)
-    workspace.agent(calling(*asked), say("{$last_tool}"), **{"tools": ["weigh"], **settings})
+    tool_calls = calls or (call("weigh", what="tea"),)
+    workspace.agent(calling(*tool_calls), say("{$last_tool}"), **{"tools": ["weigh"], **settings})
 
 
-async def weighed(workspace: AgentWorkspace) -> str:
+async def run_weigh(workspace: AgentWorkspace) -> str:
     async with workspace.open() as runtime:
         run = await runtime.run_to_end()
         assert run.status is RunStatus.COMPLETED, run.error
@@ -47,14 +47,14 @@ async def weighed(workspace: AgentWorkspace) -> str:
 async def test_a_command_reads_its_arguments_and_writes_its_result(workspace: AgentWorkspace) -> None:
     tool(workspace, ECHO)
     agent(workspace)
-    text = await weighed(workspace)
+    text = await run_weigh(workspace)
     assert text.startswith('{"got":{"what":"tea"},"key":"run_')
 
 
 async def test_arguments_of_a_custom_tool_are_checked_before_it_runs(workspace: AgentWorkspace) -> None:
     tool(workspace, ECHO)
     agent(workspace, call("weigh", what=3))
-    assert "`what`: it must be string" in await weighed(workspace)
+    assert "`what`: it must be string" in await run_weigh(workspace)
 
 
 async def test_a_custom_tool_runs_in_the_folder_of_the_agent_and_cannot_change_its_own(
@@ -62,12 +62,12 @@ async def test_a_custom_tool_runs_in_the_folder_of_the_agent_and_cannot_change_i
 ) -> None:
     tool(workspace, 'echo x >made; echo x >"$HOLDFAST_TOOL_FOLDER/run.sh" || echo \'"kept"\'')
     agent(workspace)
-    assert await weighed(workspace) == "kept"
+    assert await run_weigh(workspace) == "kept"
     assert (workspace.folder / "files" / "made").exists()
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "expected"),
     [
         ("echo nonsense", "`weigh` did not write JSON"),
         ("echo too heavy >&2; exit 3", "`weigh` failed (exit code 3): too heavy"),
@@ -76,11 +76,11 @@ async def test_a_custom_tool_runs_in_the_folder_of_the_agent_and_cannot_change_i
     ],
 )
 async def test_a_command_that_fails_is_a_result_for_the_model(
-    workspace: AgentWorkspace, script: str, said: str
+    workspace: AgentWorkspace, script: str, expected: str
 ) -> None:
     tool(workspace, script)
     agent(workspace)
-    assert said in await weighed(workspace)
+    assert expected in await run_weigh(workspace)
 
 
 async def test_a_custom_tool_that_times_out_is_killed_with_an_unknown_outcome(workspace: AgentWorkspace) -> None:
@@ -102,7 +102,7 @@ async def test_an_edit_is_used_by_the_next_run(workspace: AgentWorkspace) -> Non
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "expected"),
     [
         ({"name": "other"}, "give them the same name"),
         ({"command": []}, "command"),
@@ -114,13 +114,13 @@ async def test_an_edit_is_used_by_the_next_run(workspace: AgentWorkspace) -> Non
     ],
 )
 async def test_a_broken_custom_tool_affects_only_its_callers(
-    workspace: AgentWorkspace, fields: dict[str, Json], said: str
+    workspace: AgentWorkspace, fields: dict[str, Json], expected: str
 ) -> None:
     tool(workspace, "echo 1", **fields)
     agent(workspace)
-    text = await weighed(workspace)
+    text = await run_weigh(workspace)
     assert "this tool cannot be used now: tools/weigh/tool.json" in text
-    assert said in text
+    assert expected in text
 
 
 async def test_a_custom_tool_with_a_broken_edit_keeps_its_last_good_version(workspace: AgentWorkspace) -> None:

@@ -25,11 +25,11 @@ async def test_an_interrupted_model_call_is_repeated(any_workspace: AgentWorkspa
         runtime.holdfast.engine.drain(NOW)
     any_workspace.script(say("here it is"))
     async with any_workspace.open() as runtime:
-        ended = await runtime.wait_until_ended(run)
+        ended_run = await runtime.wait_until_ended(run)
         void = await runtime.custom_events(run, MessagesAbandoned)
-        said = await runtime.texts(run)
-    assert (ended.status, ended.output) == (RunStatus.COMPLETED, "here it is")
-    assert said == ["user: go", "assistant: here it is"]
+        texts = await runtime.texts(run)
+    assert (ended_run.status, ended_run.output) == (RunStatus.COMPLETED, "here it is")
+    assert texts == ["user: go", "assistant: here it is"]
     assert len(void) == 1
 
 
@@ -41,18 +41,18 @@ async def test_an_interrupted_idempotent_tool_is_run_again(
     any_workspace.agent(calling(call("gate")), say("{$last_tool}"), tools=["gate"])
     async with any_workspace.open(gate) as runtime:
         run = await runtime.start()
-        await gate.begun.acquire()
+        await gate.started.acquire()
         runtime.holdfast.engine.drain(NOW)
     gate.open.set()
     async with any_workspace.open(gate) as runtime:
-        ended = await runtime.wait_until_ended(run)
+        ended_run = await runtime.wait_until_ended(run)
         (step,) = [step for step in await runtime.steps(run) if step.name == "gate"]
-    assert gate.cut == 1
+    assert gate.cancellations == 1
     if fields:
-        assert (gate.times, step.state, ended.output) == (2, StepState.DONE, "open")
+        assert (gate.call_count, step.state, ended_run.output) == (2, StepState.DONE, "open")
     else:
-        assert (gate.times, step.state) == (1, StepState.UNKNOWN)
-        assert "nobody knows whether it happened" in str(ended.output)
+        assert (gate.call_count, step.state) == (1, StepState.UNKNOWN)
+        assert "nobody knows whether it happened" in str(ended_run.output)
 
 
 @pytest.mark.parametrize("fields", [READ_ONLY, {"kind": ToolClass.IDEMPOTENT}, {}], ids=["reads", "repeats", "acts"])
@@ -63,16 +63,16 @@ async def test_a_tool_that_ends_within_the_drain_timeout_is_not_cancelled(
     any_workspace.agent(calling(call("gate")), say("{$last_tool}"), tools=["gate"])
     async with any_workspace.open(gate) as runtime:
         run = await runtime.start()
-        await gate.begun.acquire()
+        await gate.started.acquire()
         runtime.holdfast.engine.drain(LATER)
         gate.open.set()
     async with any_workspace.open(gate) as runtime:
-        ended = await runtime.wait_until_ended(run)
+        ended_run = await runtime.wait_until_ended(run)
         states = [step.state for step in await runtime.steps(run)]
         results = [message for message in await runtime.messages(run) if message.role is Role.TOOL]
-    assert (gate.times, gate.cut) == (1, 0)
+    assert (gate.call_count, gate.cancellations) == (1, 0)
     assert states == [StepState.DONE] * 3
-    assert (ended.output, len(results)) == ("open", 1)
+    assert (ended_run.output, len(results)) == ("open", 1)
 
 
 async def test_messages_that_arrive_without_a_worker_are_read_later(any_workspace: AgentWorkspace) -> None:
@@ -80,7 +80,7 @@ async def test_messages_that_arrive_without_a_worker_are_read_later(any_workspac
     any_workspace.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
     async with any_workspace.open(gate) as runtime:
         run = await runtime.start()
-        await gate.begun.acquire()
+        await gate.started.acquire()
         runtime.holdfast.engine.drain(NOW)
     gate.open.set()
     async with any_workspace.open(gate, workers=0) as runtime:
@@ -97,7 +97,7 @@ async def test_a_closed_process_releases_all_its_runs(any_workspace: AgentWorksp
         runs = [await runtime.start() for _ in range(12)]
         await runtime.wait_for_event(runs[0], lambda event: "hm" in str(event) or "log_write" in str(event))
     async with any_workspace.open(workers=8) as runtime:
-        ended = [await runtime.wait_until_ended(run) for run in runs]
-        for run in ended:
+        ended_runs = [await runtime.wait_until_ended(run) for run in runs]
+        for run in ended_runs:
             await runtime.events(run)
-    assert {run.output for run in ended} == {"done"}
+    assert {run.output for run in ended_runs} == {"done"}

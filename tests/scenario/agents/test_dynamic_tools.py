@@ -9,20 +9,20 @@ from holdfast.control.remote_methods import RemoteMethod
 from holdfast.domain.content import Json
 from holdfast.tools.tool import ToolResult
 from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, call, calling, say
-from tests.scenario.agents.fake_tools import FakeTool, answers
+from tests.scenario.agents.fake_tools import FakeTool, fixed_tool
 
 LOOK = RemoteMethod(name="look", description="Looks.", read_only=True)
 
 
 @pytest.fixture
 def clients() -> Iterator[ExitStack]:
-    """Yield what clients are connected for."""
+    """Yield the methods of connected clients."""
     with ExitStack() as clients:
         yield clients
 
 
 def connect(runtime: AgentRuntime, clients: ExitStack) -> None:
-    """Have a client that offers a method."""
+    """Connect a client that offers a method."""
     methods = runtime.holdfast.remote_methods
     methods.offer(clients.enter_context(methods.connected(SPACE, send=lambda _: None)), [LOOK])
 
@@ -52,7 +52,7 @@ async def test_a_method_hidden_by_a_local_tool_is_logged(
         tools=["remote__*"],
         permissions={"allow": ["remote__look"]},
     )
-    async with workspace.open(answers("remote__look", "ours")) as runtime:
+    async with workspace.open(fixed_tool("remote__look", "ours")) as runtime:
         connect(runtime, clients)
         assert (await runtime.run_to_end()).output == "ours"
     assert "the agent `bot` does not have the remote tool `remote__look`: a local tool of this name wins" in caplog.text

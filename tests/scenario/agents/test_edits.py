@@ -14,8 +14,8 @@ from tests.scenario.agents.fake_tools import BlockingTool
 ASK: Final = calling(call("ask_user", question="?"))
 
 
-def look(runtime: AgentRuntime) -> None:
-    """Have the workspace see what was edited."""
+def reload_agents(runtime: AgentRuntime) -> None:
+    """Reload the edited agents of the workspace."""
     assert isinstance(runtime.holdfast.agents, FolderAgents)
     runtime.holdfast.agents.refresh()
 
@@ -29,7 +29,7 @@ async def test_a_broken_edit_leaves_the_run_with_the_last_good_version(
         run = await runtime.start()
         await runtime.wait_for_interrupts(run)
         any_workspace.write("agents/bot/agent.json", broken)
-        look(runtime)
+        reload_agents(runtime)
         assert [each.name for each in runtime.holdfast.agents.broken()] == ["bot"]
         await runtime.runs.respond(SPACE, run.id, "on")
         await runtime.wait_for_interrupts(run)
@@ -45,7 +45,7 @@ async def test_a_run_keeps_the_model_that_it_started_with(any_workspace: AgentWo
         await runtime.wait_for_interrupts(run)
         any_workspace.write("agents/bot/other.json", {"turns": [say("another")]})
         any_workspace.configure(model="scripted:other.json", tools=["ask_user"])
-        look(runtime)
+        reload_agents(runtime)
         await runtime.runs.respond(SPACE, run.id, "yes")
         assert (await runtime.wait_until_ended(run)).output == "as before"
         assert (await runtime.run_to_end()).output == "another"
@@ -56,15 +56,15 @@ async def test_new_instructions_apply_when_the_run_is_claimed_again(workspace: A
     workspace.agent(calling(call("gate")), ASK, say("done"), tools=["gate", "ask_user"])
     async with workspace.open(gate) as runtime:
         run = await runtime.start()
-        await gate.begun.acquire()
+        await gate.started.acquire()
         workspace.write("agents/bot/AGENT.md", "Do as you like.")
-        look(runtime)
+        reload_agents(runtime)
         gate.open.set()
         await runtime.wait_for_interrupts(run)
         await runtime.runs.respond(SPACE, run.id, "yes")
         await runtime.wait_until_ended(run)
-        told = [(await runtime.context(run, number)).system for number in range(3)]
-    assert ["Do as you like." in system for system in told] == [False, False, True]
+        contexts = [(await runtime.context(run, number)).system for number in range(3)]
+    assert ["Do as you like." in system for system in contexts] == [False, False, True]
 
 
 async def test_a_tool_removed_while_its_call_waits_is_a_result_for_the_model(workspace: AgentWorkspace) -> None:
@@ -73,10 +73,10 @@ async def test_a_tool_removed_while_its_call_waits_is_a_result_for_the_model(wor
         run = await runtime.start()
         await runtime.wait_for_interrupts(run)
         workspace.configure(tools=[])
-        look(runtime)
+        reload_agents(runtime)
         await runtime.runs.respond(SPACE, run.id, "yes")
-        ended = await runtime.wait_until_ended(run)
-    assert (ended.status, ended.output) == (RunStatus.COMPLETED, "the tool `ask_user` is no longer available")
+        ended_run = await runtime.wait_until_ended(run)
+    assert (ended_run.status, ended_run.output) == (RunStatus.COMPLETED, "the tool `ask_user` is no longer available")
 
 
 async def test_the_runs_of_a_removed_agent_fail_with_no_open_call(workspace: AgentWorkspace) -> None:
@@ -86,13 +86,13 @@ async def test_the_runs_of_a_removed_agent_fail_with_no_open_call(workspace: Age
         await runtime.wait_for_interrupts(run)
         for name in ("agent.json", "AGENT.md"):
             (workspace.folder / "agents/bot" / name).unlink()
-        look(runtime)
+        reload_agents(runtime)
         await runtime.runs.respond(SPACE, run.id, "yes")
-        ended = await runtime.wait_until_ended(run)
+        ended_run = await runtime.wait_until_ended(run)
         await runtime.events(run)
         with pytest.raises(NotFound):
             await runtime.start()
-    assert ended.error is not None and ended.error.code == "NOT_FOUND"
+    assert ended_run.error is not None and ended_run.error.code == "NOT_FOUND"
 
 
 async def test_an_unknown_tool_in_the_agent_file_fails_the_run_with_its_name(workspace: AgentWorkspace) -> None:

@@ -16,7 +16,7 @@ from holdfast.domain.tool import ToolClass
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.openai_server import StubOpenAIServer, StubReply, StubToolCall
 from tests.scenario.agents.agent_workspace import SPACE, STAND_IN, AgentRuntime, AgentWorkspace, call, calling, say
-from tests.scenario.agents.fake_tools import BlockingTool, answers
+from tests.scenario.agents.fake_tools import BlockingTool, fixed_tool
 
 NOTE: Final = call("log_write", message="x")
 USED: Final = {"input_tokens": 90, "output_tokens": 10}
@@ -26,13 +26,13 @@ PRICES: Final = {"input_usd_per_million": 1000.0, "output_usd_per_million": 1000
 
 
 def failed(run: Run) -> str:
-    """Return why a run failed."""
+    """Return the error of a failed run."""
     assert run.status is RunStatus.FAILED and run.error is not None, run
     return run.error.code
 
 
 def notes(number: int) -> list[dict[str, Json]]:
-    """Return turns that each write another note."""
+    """Return turns that each write a different note."""
     return [calling(call("log_write", message=f"{index}"), usage=USED) for index in range(number)]
 
 
@@ -67,13 +67,13 @@ async def test_a_run_fails_at_its_maximum_duration(any_workspace: AgentWorkspace
     any_workspace.agent(calling(call("gate")), say("done"), tools=["gate"], limits={"max_duration_seconds": 60})
     async with any_workspace.open(gate, clock=clock, lease=timedelta(days=1)) as runtime:
         run = await runtime.start()
-        await gate.begun.acquire()
+        await gate.started.acquire()
         await runtime.advance(timedelta(seconds=59))
         await runtime.advance(timedelta(seconds=1))
-        ended = await runtime.wait_until_ended(run)
-        assert failed(ended) == "DEADLINE_EXCEEDED"
+        ended_run = await runtime.wait_until_ended(run)
+        assert failed(ended_run) == "DEADLINE_EXCEEDED"
         async with asyncio.timeout(30):
-            while gate.cut == 0:  # noqa: ASYNC110 - the worker hears of it
+            while gate.cancellations == 0:  # noqa: ASYNC110 - the worker hears of it
                 await asyncio.sleep(0.002)
         await runtime.events(run)
 
@@ -155,12 +155,12 @@ async def test_a_cost_budget_needs_a_model_with_a_price(workspace: AgentWorkspac
 
 
 async def test_a_call_without_reported_usage_is_charged_by_estimate(workspace: AgentWorkspace) -> None:
-    """Its tokens are estimated, so that a budget holds, and what they cost is not known."""
+    """Its tokens are estimated, so that a token budget applies; its cost is unknown."""
     look = StubReply(text="let me see " * 20, calls=[StubToolCall(name="look")], input_tokens=None)
     async with StubOpenAIServer(default_reply=look) as server:
         workspace.provider(server, input_usd_per_million=1, output_usd_per_million=1)
         workspace.agent(model=STAND_IN, tools=["look"], limits={"token_budget": 1000, "max_iterations": 50})
-        async with workspace.open(answers("look", "seen")) as runtime:
+        async with workspace.open(fixed_tool("look", "seen")) as runtime:
             run = await runtime.run_to_end()
     assert failed(run) == "BUDGET_EXCEEDED"
     assert run.usage.output_tokens >= 40 * run.iterations
@@ -168,7 +168,7 @@ async def test_a_call_without_reported_usage_is_charged_by_estimate(workspace: A
 
 
 async def test_a_call_whose_price_is_not_known_is_never_free(workspace: AgentWorkspace) -> None:
-    """A child of another provider spends from its parent's budget what nobody can count."""
+    """A child with another provider spends an uncountable cost from its parent's budget."""
     spawn = calling(call("agent_spawn", agent="kid", input="x"))
     async with StubOpenAIServer(StubReply(text="cheap?")) as server:
         workspace.provider(server)
@@ -218,10 +218,10 @@ async def test_a_repeated_call_causes_a_reminder_and_then_a_stop(any_workspace: 
     any_workspace.agent(*[calling(NOTE)] * 9, say("done"), tools=["log_write"])
     async with any_workspace.open() as runtime:
         run = await runtime.run_to_end()
-        told = [await runtime.context(run, number) for number in range(run.iterations)]
+        contexts = [await runtime.context(run, number) for number in range(run.iterations)]
     assert failed(run) == "LOOP_DETECTED"
     assert run.iterations == 5
-    reminders = [[message for message in context.messages if message.role is Role.SYSTEM] for context in told]
+    reminders = [[message for message in context.messages if message.role is Role.SYSTEM] for context in contexts]
     assert [len(each) for each in reminders] == [0, 0, 0, 1, 1]
     assert "log_write" in str(reminders[3][0].content)
 
@@ -231,6 +231,6 @@ async def test_a_user_message_resets_the_count_of_repeated_calls(workspace: Agen
     workspace.agent(*[calling(NOTE)] * 4, calling(call("gate")), *[calling(NOTE)] * 4, say("done"), tools=["*"])
     async with workspace.open(gate) as runtime:
         run = await runtime.start()
-        await gate.begun.acquire()
+        await gate.started.acquire()
         gate.open.set()
         assert (await runtime.wait_until_ended(run)).output == "done"

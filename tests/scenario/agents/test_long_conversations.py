@@ -14,7 +14,7 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply, StubToolCall
 from tests.scenario.agents.agent_workspace import SPACE, STAND_IN, AgentRuntime, AgentWorkspace, call, calling, say
-from tests.scenario.agents.fake_tools import answers, raises
+from tests.scenario.agents.fake_tools import fixed_tool, raising_tool
 
 WINDOW: Final = 3_000
 LONG: Final = "The quick brown fox jumps over the lazy dog, and then it does so again. " * 8
@@ -23,7 +23,7 @@ LONG: Final = "The quick brown fox jumps over the lazy dog, and then it does so 
 
 @pytest.fixture
 async def server(workspace: AgentWorkspace) -> AsyncIterator[StubOpenAIServer]:
-    """Yield a provider whose models read little, and which the agent `bot` uses."""
+    """Yield a provider with a small context window, which the agent `bot` uses."""
     async with StubOpenAIServer(default_reply=StubReply(text=LONG)) as stand_in:
         workspace.provider(stand_in, context_window=WINDOW)
         workspace.agent(model=STAND_IN)
@@ -31,12 +31,12 @@ async def server(workspace: AgentWorkspace) -> AsyncIterator[StubOpenAIServer]:
 
 
 async def talk(runtime: AgentRuntime, times: int) -> Run:
-    """Say so much, one thing after the other, on one thread."""
+    """Run several user messages one after the other on a new thread."""
     return await talk_on(runtime, await runtime.run_to_end(f"0: {LONG}"), times - 1)
 
 
 async def talk_on(runtime: AgentRuntime, run: Run, times: int) -> Run:
-    """Say so much more."""
+    """Run more user messages on the same thread."""
     for number in range(1, times + 1):
         assert run.status is RunStatus.COMPLETED, run.error
         run = await runtime.run_to_end(f"{number}: {LONG}", thread=run.thread_id)
@@ -44,7 +44,7 @@ async def talk_on(runtime: AgentRuntime, run: Run, times: int) -> Run:
 
 
 def is_summary(request: Json) -> bool:
-    """Say whether a request is one for a summary."""
+    """Return whether a request asks for a summary."""
     return "tools" not in request and "summar" in str(request["messages"][-1]["content"]).lower()
 
 
@@ -53,19 +53,19 @@ async def test_a_long_conversation_is_compacted_and_stored_completely(any_worksp
     any_workspace.script(say("You said {$last_user}"), context_window=WINDOW)
     async with any_workspace.open() as runtime:
         run = await talk(runtime, 14)
-        told = await runtime.context(run)
+        context = await runtime.context(run)
         history = await runtime.store.messages.history(SPACE, run.id, limit=200)
         values = await runtime.store.values.of_run(SPACE, run.id)
         runs = (await runtime.store.runs.page(SPACE, limit=50)).items
-        made = [each for one in runs for each in await runtime.custom_events(one, ContextCompacted)]
+        compactions = [each for one in runs for each in await runtime.custom_events(one, ContextCompacted)]
     assert str(run.output).startswith("You said 13: ")
     assert len(history) == 28
-    assert made and all(each.tokens_after < each.tokens_before for each in made)
-    assert values["compaction"]["through"] == told.compaction_through
-    assert told.first_sequence is not None and told.first_sequence > 0
-    assert sum(told.tokens.values()) < WINDOW
-    assert "The quick brown fox" in str(told.messages[0].content)
-    assert told.messages[-1].content == f"13: {LONG}"
+    assert compactions and all(each.tokens_after < each.tokens_before for each in compactions)
+    assert values["compaction"]["through"] == context.compaction_through
+    assert context.first_sequence is not None and context.first_sequence > 0
+    assert sum(context.tokens.values()) < WINDOW
+    assert "The quick brown fox" in str(context.messages[0].content)
+    assert context.messages[-1].content == f"13: {LONG}"
 
 
 async def test_a_run_of_many_calls_stays_within_its_window(workspace: AgentWorkspace) -> None:
@@ -74,11 +74,11 @@ async def test_a_run_of_many_calls_stays_within_its_window(workspace: AgentWorks
     workspace.script(*turns, say("done"), context_window=WINDOW)
     async with workspace.open() as runtime:
         run = await runtime.run_to_end("the task")
-        told = [await runtime.context(run, number) for number in range(run.iterations)]
+        contexts = [await runtime.context(run, number) for number in range(run.iterations)]
         assert len(await runtime.custom_events(run, ContextCompacted)) >= 1
     assert run.output == "done"
-    assert all(sum(context.tokens.values()) < WINDOW for context in told)
-    assert all("the task" in str([message.content for message in context.messages]) for context in told)
+    assert all(sum(context.tokens.values()) < WINDOW for context in contexts)
+    assert all("the task" in str([message.content for message in context.messages]) for context in contexts)
 
 
 async def test_a_run_is_reminded_of_its_goal_at_intervals(workspace: AgentWorkspace) -> None:
@@ -86,22 +86,22 @@ async def test_a_run_is_reminded_of_its_goal_at_intervals(workspace: AgentWorksp
     workspace.agent(*turns, say("done"), tools=["log_write"])
     async with workspace.open() as runtime:
         run = await runtime.run_to_end("find the needle")
-        told = [await runtime.context(run, number) for number in range(run.iterations)]
+        contexts = [await runtime.context(run, number) for number in range(run.iterations)]
     reminded = [
         number
-        for number, context in enumerate(told)
+        for number, context in enumerate(contexts)
         if any(each.role is Role.SYSTEM and "find the needle" in str(each.content) for each in context.messages)
     ]
     assert reminded == [10, 20]
-    assert all(context.complete for context in told)
+    assert all(context.complete for context in contexts)
 
 
 async def test_a_repeated_error_causes_a_reminder(workspace: AgentWorkspace) -> None:
     workspace.agent(*(calling(call("broken", n=number)) for number in range(5)), say("done"), tools=["broken"])
-    async with workspace.open(raises("broken", ValueError("no luck"))) as runtime:
+    async with workspace.open(raising_tool("broken", ValueError("no luck"))) as runtime:
         run = await runtime.run_to_end()
-        told = [await runtime.context(run, number) for number in range(run.iterations)]
-    reminders = [[each for each in context.messages if each.role is Role.SYSTEM] for context in told]
+        contexts = [await runtime.context(run, number) for number in range(run.iterations)]
+    reminders = [[each for each in context.messages if each.role is Role.SYSTEM] for context in contexts]
     assert run.output == "done"
     assert [bool(each) for each in reminders] == [False, False, False, True, True, True]
 
@@ -168,11 +168,11 @@ async def test_a_run_continues_without_a_failed_summary(
         server.requests.clear()
         server.add_replies(broken, StubReply(text="done"))
         run = await runtime.run_to_end(f"and now? {LONG}", thread=run.thread_id)
-        told = await runtime.context(run)
+        context = await runtime.context(run)
         await runtime.events(run)
     assert run.output == "done"
     assert [is_summary(request) for request in server.requests] == [True, False]
-    assert sum(told.tokens.values()) < WINDOW
+    assert sum(context.tokens.values()) < WINDOW
 
 
 async def test_a_run_continues_while_no_summary_is_written(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
@@ -181,9 +181,9 @@ async def test_a_run_continues_while_no_summary_is_written(workspace: AgentWorks
         server.requests.clear()
         server.add_replies(*[StubReply(status=500), StubReply(text=LONG)] * 2)
         run = await talk_on(runtime, run, 6)
-        told = await runtime.context(run)
+        context = await runtime.context(run)
     assert sum(map(is_summary, server.requests)) >= 2
-    assert sum(told.tokens.values()) < WINDOW
+    assert sum(context.tokens.values()) < WINDOW
 
 
 async def test_a_summary_is_charged_and_needs_a_budget(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
@@ -210,7 +210,7 @@ async def test_no_summary_is_requested_when_the_budget_is_spent(
 ) -> None:
     look = StubReply(text=LONG, calls=[StubToolCall(name="look")], input_tokens=90, output_tokens=20)
     workspace.configure(model=STAND_IN, tools=["look"])
-    async with workspace.open(answers("look", LONG * 4)) as runtime:
+    async with workspace.open(fixed_tool("look", LONG * 4)) as runtime:
         run = await talk(runtime, 4)
         server.requests.clear()
         server.add_replies(look)

@@ -17,7 +17,7 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepState
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply, StubToolCall
 from tests.scenario.agents.agent_workspace import SPACE, STAND_IN, AgentRuntime, AgentWorkspace, call, calling, say
-from tests.scenario.agents.fake_tools import answers
+from tests.scenario.agents.fake_tools import fixed_tool
 
 OUTAGE: Final = {"code": "OVERLOADED", "message": "come back later"}
 HOURS: Final = RetryPolicy(first_delay_seconds=3600, max_delay_seconds=3600)
@@ -34,21 +34,23 @@ async def server(workspace: AgentWorkspace) -> AsyncIterator[StubOpenAIServer]:
 
 
 def code(run: Run) -> str:
-    """Return why a run failed."""
+    """Return the error code of a failed run."""
     assert run.status is RunStatus.FAILED and run.error is not None, run
     return run.error.code
 
 
 async def check_void(runtime: AgentRuntime, run: Run) -> None:
-    """See that what was given up is void in the log, and nowhere in the conversation."""
-    events, kept = await runtime.events(run), {message.id for message in await runtime.messages(run)}
-    begun = {event.message_id for event in events if isinstance(event, TextMessageStart)}
+    """Check that abandoned messages are marked in the log and absent from the conversation."""
+    events, stored_ids = await runtime.events(run), {message.id for message in await runtime.messages(run)}
+    started_ids = {event.message_id for event in events if isinstance(event, TextMessageStart)}
     void = await runtime.custom_events(run, MessagesAbandoned)
-    assert begun - kept <= {name for each in void for name in each.message_ids}
-    assert kept.isdisjoint(name for each in void for name in each.message_ids)
+    assert started_ids - stored_ids <= {name for each in void for name in each.message_ids}
+    assert stored_ids.isdisjoint(name for each in void for name in each.message_ids)
     for each in void:
-        later = [event for event in events[each.through :] if isinstance(event, TextMessageContent | TextMessageStart)]
-        assert not {event.message_id for event in later} & set(each.message_ids)
+        later_events = [
+            event for event in events[each.through :] if isinstance(event, TextMessageContent | TextMessageStart)
+        ]
+        assert not {event.message_id for event in later_events} & set(each.message_ids)
 
 
 BAD = [
@@ -77,7 +79,7 @@ async def test_a_failed_model_call_is_retried(
 ) -> None:
     server.add_replies(bad, StubReply(text="the answer"))
     async with workspace.open(
-        answers("look", "seen"), commit_interval=CommitInterval(idle_timeout_seconds=0.3)
+        fixed_tool("look", "seen"), commit_interval=CommitInterval(idle_timeout_seconds=0.3)
     ) as runtime:
         run = await runtime.run_to_end()
         assert run.output == "the answer"
@@ -92,7 +94,7 @@ async def test_a_failed_model_call_is_retried(
 
 async def test_retry_after_of_a_provider_is_respected(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
     server.add_replies(StubReply(status=429, retry_after="7"))
-    async with workspace.open(answers("look", "seen")) as runtime:
+    async with workspace.open(fixed_tool("look", "seen")) as runtime:
         run = await runtime.start()
         await runtime.wait_for_event(run, lambda event: "MODEL_UNAVAILABLE" in str(event))
         queued = await runtime.get(run)
@@ -106,7 +108,7 @@ async def test_retry_after_of_a_provider_is_respected(workspace: AgentWorkspace,
 @pytest.mark.parametrize("years", ["99999999", "9" * 30, "Fri, 31 Dec 9999 23:59:59 GMT"])
 async def test_retry_after_is_limited_to_a_day(workspace: AgentWorkspace, server: StubOpenAIServer, years: str) -> None:
     server.add_replies(StubReply(status=529, retry_after=years))
-    async with workspace.open(answers("look", "seen")) as runtime:
+    async with workspace.open(fixed_tool("look", "seen")) as runtime:
         run = await runtime.start()
         await runtime.wait_for_event(run, lambda event: "MODEL_UNAVAILABLE" in str(event))
         queued = await runtime.get(run)
@@ -118,14 +120,14 @@ async def test_retry_after_is_limited_to_a_day(workspace: AgentWorkspace, server
 async def test_retries_back_off_and_stop_at_the_maximum(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
     server.add_replies(*[StubReply(status=503)] * 9)
     async with workspace.open(
-        answers("look", "seen"), retry_policy=RetryPolicy(max_attempts=4, first_delay_seconds=0.01)
+        fixed_tool("look", "seen"), retry_policy=RetryPolicy(max_attempts=4, first_delay_seconds=0.01)
     ) as runtime:
         run = await runtime.run_to_end()
         steps = await runtime.steps(run)
     assert code(run) == "MODEL_UNAVAILABLE"
     assert len(server.requests) == len(steps) == 4
-    begun = [millis(step.started_at) for step in steps if step.started_at is not None]
-    pauses = [later - earlier for earlier, later in zip(begun, begun[1:], strict=False)]
+    starts = [millis(step.started_at) for step in steps if step.started_at is not None]
+    pauses = [later - earlier for earlier, later in zip(starts, starts[1:], strict=False)]
     assert all(pause >= least for pause, least in zip(pauses, (10, 20, 40), strict=True))
 
 
@@ -133,7 +135,7 @@ async def test_a_success_resets_the_retry_count(workspace: AgentWorkspace, serve
     out, look = StubReply(status=500), StubReply(calls=[StubToolCall(name="look")])
     server.add_replies(out, out, look, out, out, StubReply(text="done"))
     async with workspace.open(
-        answers("look", "seen"), retry_policy=RetryPolicy(max_attempts=3, first_delay_seconds=0.01)
+        fixed_tool("look", "seen"), retry_policy=RetryPolicy(max_attempts=3, first_delay_seconds=0.01)
     ) as runtime:
         assert (await runtime.run_to_end()).output == "done"
 
@@ -143,7 +145,7 @@ async def test_a_refused_model_call_fails_the_run(
     workspace: AgentWorkspace, server: StubOpenAIServer, status: int
 ) -> None:
     server.add_replies(StubReply(status=status, error_message="no such thing"))
-    async with workspace.open(answers("look", "seen")) as runtime:
+    async with workspace.open(fixed_tool("look", "seen")) as runtime:
         run = await runtime.run_to_end()
         assert [step.state for step in await runtime.steps(run)] == [StepState.FAILED]
         await runtime.events(run)
@@ -237,7 +239,7 @@ async def test_the_streamed_part_of_an_unfinished_call_is_charged(
     workspace: AgentWorkspace, server: StubOpenAIServer
 ) -> None:
     server.add_replies(StubReply(text="half an answer " * 20, fault=StubFault.CUT), StubReply(text="whole"))
-    async with workspace.open(answers("look", "seen")) as runtime:
+    async with workspace.open(fixed_tool("look", "seen")) as runtime:
         run = await runtime.run_to_end()
         broken, whole = await runtime.steps(run)
     assert broken.usage is not None and whole.usage is not None
@@ -249,7 +251,7 @@ async def test_the_streamed_part_of_an_unfinished_call_is_charged(
 async def test_impossible_usage_of_a_provider_does_not_break_the_log(
     any_workspace: AgentWorkspace, tokens: int
 ) -> None:
-    """It is charged as the most that a call can use, and what that costs is not known."""
+    """The call is charged with the maximum usage of a call, and its cost is unknown."""
     reply = StubReply(text="hello", input_tokens=tokens, output_tokens=tokens)
     async with StubOpenAIServer(default_reply=reply) as server:
         any_workspace.provider(server, input_usd_per_million=1, output_usd_per_million=1)
@@ -264,7 +266,7 @@ async def test_impossible_usage_of_a_provider_does_not_break_the_log(
 async def test_an_unfinished_model_call_leaves_no_open_tool_call(
     workspace: AgentWorkspace, server: StubOpenAIServer
 ) -> None:
-    """A provider that only counts its calls gives the same id to the next one."""
+    """A provider that numbers its calls gives the same id to the next one."""
     look = StubToolCall(name="look", id="0")
     server.add_replies(
         StubReply(calls=[look], fault=StubFault.CUT),
@@ -272,21 +274,21 @@ async def test_an_unfinished_model_call_leaves_no_open_tool_call(
         StubReply(calls=[look]),
         StubReply(text="done"),
     )
-    tool = answers("look", "seen")
+    tool = fixed_tool("look", "seen")
     async with workspace.open(tool) as runtime:
         run = await runtime.run_to_end()
         messages, events = await runtime.messages(run), await runtime.events(run)
     assert run.output == "done"
     assert len(tool.calls) == 2
-    asked = [each.id for message in messages for each in message.tool_calls]
-    assert len(set(asked)) == 2
-    assert [message.tool_call_id for message in messages if message.role is Role.TOOL] == asked
+    call_ids = [each.id for message in messages for each in message.tool_calls]
+    assert len(set(call_ids)) == 2
+    assert [message.tool_call_id for message in messages if message.role is Role.TOOL] == call_ids
     streamed = [event.tool_call_id for event in events if isinstance(event, ToolCallStart)]
-    assert set(asked) < set(streamed)
+    assert set(call_ids) < set(streamed)
 
 
 async def test_the_log_is_valid_wherever_a_stream_breaks_off(any_workspace: AgentWorkspace) -> None:
-    """Chunks come while commits are on their way, and then the call fails."""
+    """Chunks arrive while commits are in progress, and then the call fails."""
     for number in range(MOMENTS):
         any_workspace.agent(
             say("a few words", chunks=1 + number % 4, delay_ms=number / 4, error=OUTAGE), name=f"b{number}"
@@ -307,7 +309,7 @@ async def test_any_model_output_can_be_stored(any_workspace: AgentWorkspace) -> 
     async with StubOpenAIServer(StubReply(text=text, think=text, calls=[looking]), StubReply(text=text)) as server:
         any_workspace.provider(server)
         any_workspace.agent(model=STAND_IN, tools=["look"])
-        tool = answers("look", text)
+        tool = fixed_tool("look", text)
         async with any_workspace.open(tool) as runtime:
             run = await runtime.run_to_end(text)
             messages = await runtime.messages(run)

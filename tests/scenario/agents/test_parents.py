@@ -20,7 +20,7 @@ TOOLS = ["agent_spawn", "ask_user", "sleep"]
 
 
 def family(workspace: AgentWorkspace, *, kids: int) -> None:
-    """Write a parent that waits for several children at once, of which some take a little longer than others."""
+    """Write a parent that waits for several children at once, which take different times."""
     spawning = [call("agent_spawn", agent=f"kid{number % kids}", input=f"{number}") for number in range(CHILDREN)]
     workspace.agent(calling(*spawning), say("done"), tools=TOOLS)
     for number in range(kids):
@@ -28,11 +28,11 @@ def family(workspace: AgentWorkspace, *, kids: int) -> None:
 
 
 async def race(runtime: AgentRuntime, ends: int) -> None:
-    """Have so many children end while their parents go to wait."""
+    """End so many children while their parents are being suspended."""
     runs = await asyncio.gather(*(runtime.start() for _ in range(ends // CHILDREN)))
-    ended = await asyncio.gather(*(runtime.wait_until_ended(run) for run in runs))
-    assert Counter(run.output for run in ended) == {"done": len(runs)}
-    for run in Random(SEED).sample(ended, 10):
+    ended_runs = await asyncio.gather(*(runtime.wait_until_ended(run) for run in runs))
+    assert Counter(run.output for run in ended_runs) == {"done": len(runs)}
+    for run in Random(SEED).sample(ended_runs, 10):
         assert [message[:6] for message in await runtime.texts(run)][2:-1] == ["tool: "] * CHILDREN
         assert {step.state for step in await runtime.steps(run)} == {StepState.DONE}
         await runtime.events(run)
@@ -56,7 +56,7 @@ async def test_children_end_in_one_process_while_their_parents_are_suspended_in_
 async def test_the_end_of_a_child_just_before_its_parent_waits_is_not_lost(
     any_workspace: AgentWorkspace, last: str
 ) -> None:
-    """The gate lets the parent go to wait only when the end of the child is in its inbox."""
+    """The gate opens, and the parent waits, only when the end of the child is in its inbox."""
     gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
     waits = {
         "ask_user": call("ask_user", question="?"),
@@ -68,28 +68,28 @@ async def test_the_end_of_a_child_just_before_its_parent_waits_is_not_lost(
     any_workspace.agent(say("I {$last_user}"), name="kid")
     async with any_workspace.open(gate) as runtime:
         run = await runtime.start()
-        await gate.begun.acquire()
+        await gate.started.acquire()
         await runtime.wait_for_event(run, lambda event: "holdfast.child" in str(event))
         child = await runtime.wait_until_ended(await runtime.child(run))
         gate.open.set()
         if last == "ask_user":
             await runtime.wait_for_interrupts(run)
             await runtime.runs.respond(SPACE, run.id, "yes")
-        ended = await runtime.wait_until_ended(run)
-        said = await runtime.texts(run)
-    told = f"Run `{child.id}`, which you started in the background, has completed: I one"
-    assert ended.output == told
-    assert said.count(f"user: {told}") == 1
+        ended_run = await runtime.wait_until_ended(run)
+        texts = await runtime.texts(run)
+    report = f"Run `{child.id}`, which you started in the background, has completed: I one"
+    assert ended_run.output == report
+    assert texts.count(f"user: {report}") == 1
 
 
 async def test_a_parent_continues_when_its_children_are_cancelled(workspace: AgentWorkspace) -> None:
-    asking = calling(call("ask_user", question="?"))
+    question_turn = calling(call("ask_user", question="?"))
     workspace.agent(calling(*[call("agent_spawn", agent="kid", input="x")] * 2), say("{$last_tool}"), tools=TOOLS)
-    workspace.agent(asking, say("I did"), name="kid", tools=TOOLS)
+    workspace.agent(question_turn, say("I did"), name="kid", tools=TOOLS)
     async with workspace.open() as runtime:
         run = await runtime.start()
         await runtime.wait_for_interrupts(run, 2)
         for index in (0, 1):
             await runtime.runs.cancel(SPACE, (await runtime.child(run, index)).id)
-        ended = await runtime.wait_until_ended(run)
-    assert (ended.status, ended.output) == (RunStatus.COMPLETED, "agent `kid` was cancelled")
+        ended_run = await runtime.wait_until_ended(run)
+    assert (ended_run.status, ended_run.output) == (RunStatus.COMPLETED, "agent `kid` was cancelled")

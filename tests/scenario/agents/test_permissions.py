@@ -1,4 +1,4 @@
-"""Tool calls that are denied, approved or allowed, and that their decisions hold."""
+"""Tool calls are denied, approved or allowed, and the decisions are enforced."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from holdfast.domain.tool import ToolClass
 from holdfast.testing.clock import HeldClock
 from holdfast.tools.tool import ToolResult
 from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, call, calling, say
-from tests.scenario.agents.fake_tools import READ_ONLY, BlockingTool, FakeTool, answers
+from tests.scenario.agents.fake_tools import READ_ONLY, BlockingTool, FakeTool, fixed_tool
 
 COMMAND: Final[dict[str, Json]] = {
     "type": "object",
@@ -30,7 +30,7 @@ COMMAND: Final[dict[str, Json]] = {
 
 
 def shell(**fields: Any) -> FakeTool:
-    """Return a tool that is called like a shell, and runs nothing."""
+    """Return a tool named like the shell that runs nothing."""
 
     async def do(arguments: dict[str, Json]) -> ToolResult:
         return ToolResult(content=f"ran {arguments['command']}")
@@ -38,30 +38,30 @@ def shell(**fields: Any) -> FakeTool:
     return FakeTool("bash", do, parameters=COMMAND, **fields)
 
 
-def ran(tool: FakeTool) -> int:
-    """Return how often a tool was run."""
+def run_count(tool: FakeTool) -> int:
+    """Return the number of calls of a tool."""
     return len(tool.calls)
 
 
 def bash(command: str) -> dict[str, Json]:
-    """Return a call of a shell."""
+    """Return a shell call."""
     return call("bash", command=command)
 
 
-async def answer(runtime: AgentRuntime, run: Run, asked: Interrupt, **response: Json) -> None:
-    """Answer a question about a call."""
-    await runtime.runs.respond(SPACE, run.id, response, interrupt=asked.id, digest=asked.digest, by="ada")
+async def respond(runtime: AgentRuntime, run: Run, interrupt: Interrupt, **response: Json) -> None:
+    """Respond to an approval interrupt."""
+    await runtime.runs.respond(SPACE, run.id, response, interrupt=interrupt.id, digest=interrupt.digest, by="ada")
 
 
 async def results(runtime: AgentRuntime, run: Run) -> list[str]:
-    """Return what the calls of a run came to."""
-    return [said.removeprefix("tool: ") for said in await runtime.texts(run) if said.startswith("tool: ")]
+    """Return the tool results of a run."""
+    return [text.removeprefix("tool: ") for text in await runtime.texts(run) if text.startswith("tool: ")]
 
 
 async def decisions(runtime: AgentRuntime, run: Run) -> list[tuple[str, str | None]]:
-    """Return what was decided about calls, and by which rule."""
-    told = await runtime.custom_events(run, PermissionDecided)
-    return [(str(each.decision), each.rule if isinstance(each.rule, str) else None) for each in told]
+    """Return the decisions about calls, with their rules."""
+    events = await runtime.custom_events(run, PermissionDecided)
+    return [(str(each.decision), each.rule if isinstance(each.rule, str) else None) for each in events]
 
 
 async def test_a_denied_call_never_runs_and_its_result_names_the_rule(any_workspace: AgentWorkspace) -> None:
@@ -77,7 +77,7 @@ async def test_a_denied_call_never_runs_and_its_result_names_the_rule(any_worksp
         assert await results(runtime, run) == ["refused: the rule `bash(rm *)` denies this call", "ran git log"]
         assert await decisions(runtime, run) == [("deny", "bash(rm *)"), ("allow", "bash(git *)")]
         states = [step.state for step in await runtime.steps(run) if step.name == "bash"]
-    assert (run.output, ran(tool), states) == ("I see", 1, [StepState.FAILED, StepState.DONE])
+    assert (run.output, run_count(tool), states) == ("I see", 1, [StepState.FAILED, StepState.DONE])
 
 
 async def test_an_approval_interrupt_has_arguments_rule_and_digest(any_workspace: AgentWorkspace) -> None:
@@ -87,17 +87,17 @@ async def test_an_approval_interrupt_has_arguments_rule_and_digest(any_workspace
     )
     async with any_workspace.open(tool) as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
+        (interrupt,) = await runtime.wait_for_interrupts(run)
         await runtime.wait_for_status(run, RunStatus.WAITING)
-        assert (asked.kind, asked.arguments) == (InterruptKind.APPROVAL, {"command": "git push origin"})
-        assert asked.digest == call_digest("bash", {"command": "git push origin"})
-        assert (asked.metadata["tool"], asked.metadata["rule"]) == ("bash", "bash(git push *)")
-        assert ran(tool) == 0
-        await answer(runtime, run, asked, decision="approve")
-        ended = await runtime.wait_until_ended(run)
-        told = await runtime.custom_events(run, PermissionDecided)
-    assert (ended.output, ran(tool)) == ("ran git push origin", 1)
-    assert [(each.decision, each.by) for each in told][1] == (PermissionAction.ALLOW, "ada")
+        assert (interrupt.kind, interrupt.arguments) == (InterruptKind.APPROVAL, {"command": "git push origin"})
+        assert interrupt.digest == call_digest("bash", {"command": "git push origin"})
+        assert (interrupt.metadata["tool"], interrupt.metadata["rule"]) == ("bash", "bash(git push *)")
+        assert run_count(tool) == 0
+        await respond(runtime, run, interrupt, decision="approve")
+        ended_run = await runtime.wait_until_ended(run)
+        events = await runtime.custom_events(run, PermissionDecided)
+    assert (ended_run.output, run_count(tool)) == ("ran git push origin", 1)
+    assert [(each.decision, each.by) for each in events][1] == (PermissionAction.ALLOW, "ada")
 
 
 async def test_a_response_needs_only_its_decision(workspace: AgentWorkspace) -> None:
@@ -108,7 +108,7 @@ async def test_a_response_needs_only_its_decision(workspace: AgentWorkspace) -> 
         await runtime.wait_for_interrupts(run)
         await runtime.runs.respond(SPACE, run.id, {"decision": "approve"})
         await runtime.wait_until_ended(run)
-    assert ran(tool) == 1
+    assert run_count(tool) == 1
 
 
 async def test_a_response_must_have_the_digest_of_the_call(workspace: AgentWorkspace) -> None:
@@ -116,24 +116,24 @@ async def test_a_response_must_have_the_digest_of_the_call(workspace: AgentWorks
     workspace.agent(calling(bash("git push")), say("done"), tools=["bash"])
     async with workspace.open(tool) as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
+        (interrupt,) = await runtime.wait_for_interrupts(run)
         other = call_digest("bash", {"command": "git push --force"})
         with pytest.raises(Invalid, match="other arguments"):
-            await runtime.runs.respond(SPACE, run.id, {"decision": "approve"}, interrupt=asked.id, digest=other)
+            await runtime.runs.respond(SPACE, run.id, {"decision": "approve"}, interrupt=interrupt.id, digest=other)
         for wrong in ("yes", {}, {"decision": "maybe"}, {"decision": "approve", "arguments": {"command": ""}}):
-            with pytest.raises(Invalid, match="does not match"):
-                await runtime.runs.respond(SPACE, run.id, wrong, interrupt=asked.id, digest=asked.digest)
-        assert ran(tool) == 0
-        await answer(runtime, run, asked, decision="deny", reason="not today")
+            with pytest.raises(Invalid, match="does not match its schema"):
+                await runtime.runs.respond(SPACE, run.id, wrong, interrupt=interrupt.id, digest=interrupt.digest)
+        assert run_count(tool) == 0
+        await respond(runtime, run, interrupt, decision="deny", reason="not today")
         await runtime.wait_until_ended(run)
         assert await results(runtime, run) == ["refused: a person said no: not today"]
         with pytest.raises(AlreadyAnswered):
-            await answer(runtime, run, asked, decision="approve")
-    assert ran(tool) == 0
+            await respond(runtime, run, interrupt, decision="approve")
+    assert run_count(tool) == 0
 
 
 async def test_no_call_of_a_message_runs_until_all_are_decided(any_workspace: AgentWorkspace) -> None:
-    tool, look = shell(), answers("look", "seen", **READ_ONLY)
+    tool, look = shell(), fixed_tool("look", "seen", **READ_ONLY)
     any_workspace.agent(
         calling(call("look"), bash("a"), bash("rm b"), bash("c")),
         say("done"),
@@ -143,12 +143,12 @@ async def test_no_call_of_a_message_runs_until_all_are_decided(any_workspace: Ag
     async with any_workspace.open(tool, look) as runtime:
         run = await runtime.start()
         first, second = await runtime.wait_for_interrupts(run, 2)
-        await answer(runtime, run, second, decision="approve")
+        await respond(runtime, run, second, decision="approve")
         await runtime.wait_for_interrupts(run, 1)
         await runtime.wait_for_status(run, RunStatus.WAITING)
-        assert (ran(tool), ran(look)) == (0, 0)
+        assert (run_count(tool), run_count(look)) == (0, 0)
         assert [each.id for each in await runtime.open_interrupts(run)] == [first.id]
-        await answer(runtime, run, first, decision="deny")
+        await respond(runtime, run, first, decision="deny")
         await runtime.wait_until_ended(run)
         denied = "refused: the rule `bash(rm *)` denies this call"
         assert await results(runtime, run) == ["seen", "refused: a person said no", denied, "ran c"]
@@ -167,18 +167,18 @@ async def test_a_person_may_edit_arguments_but_not_to_denied_ones(workspace: Age
     )
     async with workspace.open(tool) as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
-        await answer(runtime, run, asked, decision="approve", arguments={"command": "git push"})
-        (again,) = await runtime.wait_for_interrupts(run)
-        while again.id == asked.id:
-            (again,) = await runtime.wait_for_interrupts(run)
-        await answer(runtime, run, again, decision="approve", arguments={"command": "rm -rf ."})
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        await respond(runtime, run, interrupt, decision="approve", arguments={"command": "git push"})
+        (second_interrupt,) = await runtime.wait_for_interrupts(run)
+        while second_interrupt.id == interrupt.id:
+            (second_interrupt,) = await runtime.wait_for_interrupts(run)
+        await respond(runtime, run, second_interrupt, decision="approve", arguments={"command": "rm -rf ."})
         await runtime.wait_until_ended(run)
         edited, denied = await results(runtime, run)
-        told = [each.arguments for each in await runtime.custom_events(run, PermissionDecided) if each.by == "ada"]
+        events = [each.arguments for each in await runtime.custom_events(run, PermissionDecided) if each.by == "ada"]
     assert edited == 'a person changed the arguments of this call to {"command":"git push"}. Its result:\nran git push'
     assert denied == "refused: the rule `bash(rm *)` denies this call"
-    assert (ran(tool), told[0]) == (1, {"command": "git push"})
+    assert (run_count(tool), events[0]) == (1, {"command": "git push"})
 
 
 async def test_a_granted_call_needs_no_further_approval(workspace: AgentWorkspace) -> None:
@@ -187,13 +187,13 @@ async def test_a_granted_call_needs_no_further_approval(workspace: AgentWorkspac
     workspace.agent(push, push, say("done"), tools=["bash"], permissions={"ask": ["bash(git push *)"]})
     async with workspace.open(tool) as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
-        assert asked.metadata["offers"] == [["bash(git push origin main)"], ["bash(git push *)"]]
-        await answer(runtime, run, asked, decision="always")
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        assert interrupt.metadata["offers"] == [["bash(git push origin main)"], ["bash(git push *)"]]
+        await respond(runtime, run, interrupt, decision="always")
         assert (await runtime.wait_until_ended(run)).status is RunStatus.COMPLETED
         assert (await runtime.run_to_end()).status is RunStatus.COMPLETED
         granted = [each.granted for each in await runtime.custom_events(run, PermissionDecided) if each.by == "ada"]
-    assert (ran(tool), granted) == (4, [["bash(git push origin main)"]])
+    assert (run_count(tool), granted) == (4, [["bash(git push origin main)"]])
     written = json.loads((workspace.folder / "permissions.json").read_text())
     assert written == {"allow": {"bot": ["bash(git push origin main)"]}}
 
@@ -204,11 +204,11 @@ async def test_a_grant_that_cannot_be_written_allows_the_call_once(workspace: Ag
     workspace.write("permissions.json", "{")
     async with workspace.open(tool) as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
-        await answer(runtime, run, asked, decision="always")
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        await respond(runtime, run, interrupt, decision="always")
         assert (await runtime.wait_until_ended(run)).status is RunStatus.COMPLETED
-        (decided,) = [each for each in await runtime.custom_events(run, PermissionDecided) if each.by == "ada"]
-    assert (ran(tool), decided.decision, decided.granted) == (1, PermissionAction.ALLOW, UNSET)
+        (decision_event,) = [each for each in await runtime.custom_events(run, PermissionDecided) if each.by == "ada"]
+    assert (run_count(tool), decision_event.decision, decision_event.granted) == (1, PermissionAction.ALLOW, UNSET)
     assert (workspace.folder / "permissions.json").read_text() == "{"
 
 
@@ -216,12 +216,14 @@ async def test_only_an_offered_rule_can_be_granted(workspace: AgentWorkspace) ->
     workspace.agent(calling(bash("npm run lint")), say("done"), tools=["bash"])
     async with workspace.open(shell()) as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
-        with pytest.raises(Invalid, match="does not match"):
-            await answer(runtime, run, asked, decision="always", rules=["bash"])
-        with pytest.raises(Invalid, match="does not match"):  # what it is changed to, no rule was offered for
-            await answer(runtime, run, asked, decision="always", arguments={"command": "npm run build"})
-        await answer(runtime, run, asked, decision="always", rules=["bash(npm run *)"])
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        with pytest.raises(Invalid, match="does not match its schema"):
+            await respond(runtime, run, interrupt, decision="always", rules=["bash"])
+        with pytest.raises(
+            Invalid, match="does not match its schema"
+        ):  # what it is changed to, no rule was offered for
+            await respond(runtime, run, interrupt, decision="always", arguments={"command": "npm run build"})
+        await respond(runtime, run, interrupt, decision="always", rules=["bash(npm run *)"])
         await runtime.wait_until_ended(run)
     assert json.loads((workspace.folder / "permissions.json").read_text())["allow"]["bot"] == ["bash(npm run *)"]
 
@@ -230,11 +232,11 @@ async def test_an_unparsable_command_needs_approval_and_cannot_be_granted(worksp
     workspace.agent(calling(bash("$X")), say("done"), tools=["bash"], permissions={"allow": ["bash(git *)"]})
     async with workspace.open(shell()) as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
-        assert asked.metadata["offers"] == []
-        with pytest.raises(Invalid, match="does not match"):
-            await answer(runtime, run, asked, decision="always")
-        await answer(runtime, run, asked, decision="deny")
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        assert interrupt.metadata["offers"] == []
+        with pytest.raises(Invalid, match="does not match its schema"):
+            await respond(runtime, run, interrupt, decision="always")
+        await respond(runtime, run, interrupt, decision="deny")
         await runtime.wait_until_ended(run)
 
 
@@ -244,7 +246,7 @@ async def test_a_call_that_would_fail_anyway_needs_no_approval(workspace: AgentW
     async with workspace.open(tool) as runtime:
         run = await runtime.run_to_end()
         assert "`command` is missing" in (await results(runtime, run))[0]
-    assert ran(tool) == 0
+    assert run_count(tool) == 0
 
 
 async def test_an_expired_approval_denies_the_call(workspace: AgentWorkspace, clock: HeldClock) -> None:
@@ -257,7 +259,7 @@ async def test_an_expired_approval_denies_the_call(workspace: AgentWorkspace, cl
         await runtime.advance(timedelta(days=8))
         await runtime.wait_until_ended(run)
         assert await results(runtime, run) == ["refused: nobody approved it in time"]
-    assert ran(tool) == 0
+    assert run_count(tool) == 0
 
 
 async def test_a_run_cancelled_during_an_approval_never_makes_the_call(any_workspace: AgentWorkspace) -> None:
@@ -265,19 +267,19 @@ async def test_a_run_cancelled_during_an_approval_never_makes_the_call(any_works
     any_workspace.agent(calling(bash("x"), bash("y")), say("done"), tools=["bash"])
     async with any_workspace.open(tool) as runtime:
         run = await runtime.start()
-        asked = await runtime.wait_for_interrupts(run, 2)
-        await answer(runtime, run, asked[0], decision="approve")
+        interrupts = await runtime.wait_for_interrupts(run, 2)
+        await respond(runtime, run, interrupts[0], decision="approve")
         await runtime.runs.cancel(SPACE, run.id)
-        ended = await runtime.wait_until_ended(run)
+        ended_run = await runtime.wait_until_ended(run)
         assert await runtime.open_interrupts(run) == []
-    assert (ended.status, ran(tool)) == (RunStatus.CANCELLED, 0)
+    assert (ended_run.status, run_count(tool)) == (RunStatus.CANCELLED, 0)
 
 
 @pytest.mark.parametrize("kind", list(ToolClass))
 async def test_an_approved_call_is_not_asked_again_by_the_next_worker(
     workspace: AgentWorkspace, kind: ToolClass
 ) -> None:
-    """The worker is drained in the middle of the first of two approved calls; another goes on."""
+    """The worker is drained during the first of two approved calls; another worker continues."""
     gate = BlockingTool("bash", kind=kind)
     workspace.agent(
         calling(bash("a"), bash("b")),
@@ -288,21 +290,21 @@ async def test_an_approved_call_is_not_asked_again_by_the_next_worker(
     )
     async with workspace.open(gate, drain=timedelta(0)) as runtime:
         run = await runtime.start()
-        for asked in await runtime.wait_for_interrupts(run, 2):
-            await answer(runtime, run, asked, decision="approve")
-        await gate.begun.acquire()
+        for interrupt in await runtime.wait_for_interrupts(run, 2):
+            await respond(runtime, run, interrupt, decision="approve")
+        await gate.started.acquire()
     gate.open.set()
     async with workspace.open(gate) as runtime:
-        ended = await runtime.wait_until_ended(run)
-        asked_for = [
+        ended_run = await runtime.wait_until_ended(run)
+        approval_events = [
             each
             for each in await runtime.custom_events(run, PermissionDecided)
             if each.decision is PermissionAction.ASK
         ]
         first, second = await results(runtime, run)
-    again = kind is not ToolClass.EFFECTFUL
-    assert (ended.output, len(asked_for), gate.times) == ("done", 2, 3 if again else 2)
-    assert (first.startswith("unknown") is not again, second) == (True, "open")
+    runs_again = kind is not ToolClass.EFFECTFUL
+    assert (ended_run.output, len(approval_events), gate.call_count) == ("done", 2, 3 if runs_again else 2)
+    assert (first.startswith("unknown") is not runs_again, second) == (True, "open")
 
 
 async def test_responses_without_a_worker_are_applied_later(any_workspace: AgentWorkspace) -> None:
@@ -310,15 +312,15 @@ async def test_responses_without_a_worker_are_applied_later(any_workspace: Agent
     any_workspace.agent(calling(bash("a"), bash("b")), say("done"), tools=["bash"])
     async with any_workspace.open(tool) as runtime:
         run = await runtime.start()
-        asked = await runtime.wait_for_interrupts(run, 2)
+        interrupts = await runtime.wait_for_interrupts(run, 2)
         await runtime.wait_for_status(run, RunStatus.WAITING)
     async with any_workspace.open(tool, workers=0) as runtime:
-        await answer(runtime, run, asked[0], decision="deny")
-        await answer(runtime, run, asked[1], decision="approve")
+        await respond(runtime, run, interrupts[0], decision="deny")
+        await respond(runtime, run, interrupts[1], decision="approve")
     async with any_workspace.open(tool) as runtime:
         await runtime.wait_until_ended(run)
         assert await results(runtime, run) == ["refused: a person said no", "ran b"]
-    assert ran(tool) == 1
+    assert run_count(tool) == 1
 
 
 async def test_a_new_deny_rule_wins_over_an_approval(workspace: AgentWorkspace) -> None:
@@ -326,14 +328,14 @@ async def test_a_new_deny_rule_wins_over_an_approval(workspace: AgentWorkspace) 
     workspace.agent(calling(bash("rm x")), say("done"), tools=["bash"])
     async with workspace.open(tool) as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
+        (interrupt,) = await runtime.wait_for_interrupts(run)
         await runtime.wait_for_status(run, RunStatus.WAITING)
     workspace.configure(tools=["bash"], permissions={"deny": ["bash(rm *)"]})
     async with workspace.open(tool) as runtime:
-        await answer(runtime, run, asked, decision="approve")
+        await respond(runtime, run, interrupt, decision="approve")
         await runtime.wait_until_ended(run)
         assert await results(runtime, run) == ["refused: the rule `bash(rm *)` denies this call"]
-    assert ran(tool) == 0
+    assert run_count(tool) == 0
 
 
 async def test_a_child_has_at_most_the_rights_of_its_parent(any_workspace: AgentWorkspace) -> None:
@@ -354,9 +356,9 @@ async def test_a_child_has_at_most_the_rights_of_its_parent(any_workspace: Agent
     )
     async with any_workspace.open(tool) as runtime:
         run = await runtime.start(agent="boss")
-        (asked,) = await runtime.wait_for_interrupts(run)
-        assert (asked.arguments, asked.metadata["agent"]) == ({"command": "ls"}, "boss")
-        await answer(runtime, run, asked, decision="deny")
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        assert (interrupt.arguments, interrupt.metadata["agent"]) == ({"command": "ls"}, "boss")
+        await respond(runtime, run, interrupt, decision="deny")
         assert (await runtime.wait_until_ended(run)).output == "done"
         kid = await runtime.child(await runtime.child(run))
         denied = "refused: the rule `bash(rm *)` of agent `boss` denies this call"
@@ -375,22 +377,22 @@ async def test_rules_decide_which_agents_may_be_spawned(workspace: AgentWorkspac
 
 async def test_a_call_without_a_rule_emits_no_decision(workspace: AgentWorkspace) -> None:
     workspace.agent(calling(call("look"), call("act")), say("done"), tools=["*"])
-    async with workspace.open(answers("look", 1, **READ_ONLY), answers("act", 2)) as runtime:
+    async with workspace.open(fixed_tool("look", 1, **READ_ONLY), fixed_tool("act", 2)) as runtime:
         run = await runtime.run_to_end()
         assert await runtime.custom_events(run, PermissionDecided) == []
 
 
 async def test_a_message_instead_of_a_response_denies_the_call(workspace: AgentWorkspace) -> None:
-    """What is said comes in before the run waits: the question is taken back, and the call is refused."""
+    """A message arrives before the run waits: the interrupt is withdrawn, and the call is refused."""
     tool = shell()
     workspace.agent(say("thinking", chunks=20, delay_ms=20) | calling(bash("x")), say("{$last_user}"), tools=["bash"])
     async with workspace.open(tool) as runtime:
         run = await runtime.start()
         await runtime.wait_for_event(run, lambda event: "TextMessageContent" in type(event).__name__)
         await runtime.runs.steer(SPACE, run.id, "stop")
-        ended = await runtime.wait_until_ended(run)
+        ended_run = await runtime.wait_until_ended(run)
         assert (await results(runtime, run))[0].startswith("refused: nobody approved it, because the person")
-    assert (ended.output, ran(tool)) == ("stop", 0)
+    assert (ended_run.output, run_count(tool)) == ("stop", 0)
 
 
 async def test_only_one_of_many_responses_is_accepted(workspace: AgentWorkspace) -> None:
@@ -398,8 +400,8 @@ async def test_only_one_of_many_responses_is_accepted(workspace: AgentWorkspace)
     workspace.agent(calling(bash("x")), say("done"), tools=["bash"])
     async with workspace.open(tool) as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
-        racers = [answer(runtime, run, asked, decision="approve") for _ in range(20)]
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        racers = [respond(runtime, run, interrupt, decision="approve") for _ in range(20)]
         refusals = [each for each in await asyncio.gather(*racers, return_exceptions=True) if each is not None]
         await runtime.wait_until_ended(run)
-    assert (len(refusals), ran(tool)) == (19, 1)
+    assert (len(refusals), run_count(tool)) == (19, 1)

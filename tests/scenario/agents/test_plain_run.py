@@ -43,7 +43,7 @@ async def test_every_call_is_a_step_and_usage_adds_up(any_workspace: AgentWorksp
         steps = await runtime.steps(run)
         changes = await runtime.custom_events(run, StepChanged)
         results = [event for event in await runtime.events(run) if isinstance(event, ToolCallResult)]
-        answers = [message for message in await runtime.messages(run) if message.role is Role.TOOL]
+        tool_messages = [message for message in await runtime.messages(run) if message.role is Role.TOOL]
     kinds = [step.kind for step in steps]
     assert kinds == [StepKind.MODEL, StepKind.TOOL, StepKind.MODEL, StepKind.TOOL, StepKind.TOOL, StepKind.MODEL]
     assert {step.state for step in steps} == {StepState.DONE}
@@ -52,7 +52,9 @@ async def test_every_call_is_a_step_and_usage_adds_up(any_workspace: AgentWorksp
     assert {change.number for change in changes if change.state is StepState.DONE} == {1, 2, 3, 4, 5, 6}
     assert run.usage.input_tokens == sum(step.usage.input_tokens for step in steps if step.usage is not None) == 300
     assert run.iterations == 3
-    assert [(event.message_id, event.content) for event in results] == [(each.id, each.content) for each in answers]
+    assert [(event.message_id, event.content) for event in results] == [
+        (each.id, each.content) for each in tool_messages
+    ]
 
 
 async def test_the_context_of_a_call_can_be_read_back_exactly(any_workspace: AgentWorkspace) -> None:
@@ -90,10 +92,10 @@ async def test_a_run_continues_the_conversation_of_its_thread(any_workspace: Age
     async with any_workspace.open() as runtime:
         first = await runtime.run_to_end("one")
         second = await runtime.run_to_end("two", thread=first.thread_id)
-        told = await runtime.context(second)
+        context = await runtime.context(second)
     assert second.output == "I heard two"
     assert second.base_run_id == first.id
-    assert [message.content for message in told.messages] == ["one", "I heard one", "two"]
+    assert [message.content for message in context.messages] == ["one", "I heard one", "two"]
 
 
 async def test_quick_messages_run_one_after_the_other(any_workspace: AgentWorkspace) -> None:
@@ -103,9 +105,9 @@ async def test_quick_messages_run_one_after_the_other(any_workspace: AgentWorksp
         second = await runtime.start("two", thread=first.thread_id)
         third = await runtime.start("three", thread=first.thread_id)
         await runtime.wait_until_ended(third)
-        told = await runtime.context(third)
+        context = await runtime.context(third)
         chain = [message.sequence for message in await runtime.store.messages.history(SPACE, third.id)]
-    assert [message.content for message in told.messages] == [
+    assert [message.content for message in context.messages] == [
         "one",
         "I heard one",
         "two",
@@ -120,8 +122,8 @@ async def test_many_runs_at_once_all_end(any_workspace: AgentWorkspace) -> None:
     any_workspace.agent(calling(call("log_write", message="x")), say("done", chunks=5), tools=["log_write"])
     async with any_workspace.open(workers=8) as runtime:
         runs = [await runtime.start() for _ in range(30)]
-        ended = [await runtime.wait_until_ended(run) for run in runs]
-    assert {run.status for run in ended} == {RunStatus.COMPLETED}
+        ended_runs = [await runtime.wait_until_ended(run) for run in runs]
+    assert {run.status for run in ended_runs} == {RunStatus.COMPLETED}
 
 
 async def test_a_process_without_workers_executes_no_run(workspace: AgentWorkspace) -> None:

@@ -5,7 +5,7 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.domain.run import RunStatus
 from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
-from tests.scenario.agents.fake_tools import BlockingTool, answers
+from tests.scenario.agents.fake_tools import BlockingTool, fixed_tool
 
 LOOK = [calling(call("look", n=number), usage={"input_tokens": 60, "output_tokens": 0}) for number in range(4)]
 
@@ -16,29 +16,29 @@ LOOK = [calling(call("look", n=number), usage={"input_tokens": 60, "output_token
 async def test_a_retry_after_a_limit_has_the_whole_limit_again(
     any_workspace: AgentWorkspace, limits: dict[str, Json], code: str
 ) -> None:
-    tool = answers("look", "seen")
+    tool = fixed_tool("look", "seen")
     any_workspace.agent(*LOOK, say("done"), tools=["look"], limits=limits)
     async with any_workspace.open(tool) as runtime:
-        stopped = await runtime.run_to_end()
-        assert stopped.error is not None and stopped.error.code == code
-        again = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, stopped.id)).run)
-        said = await runtime.texts(again)
-        told = await runtime.context(again, 0)
-    assert again.output == "done"
-    assert said == ["assistant: ", "tool: seen", "assistant: done"]
+        stopped_run = await runtime.run_to_end()
+        assert stopped_run.error is not None and stopped_run.error.code == code
+        retry = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, stopped_run.id)).run)
+        texts = await runtime.texts(retry)
+        context = await runtime.context(retry, 0)
+    assert retry.output == "done"
+    assert texts == ["assistant: ", "tool: seen", "assistant: done"]
     assert len(tool.calls) == 4
-    assert len(told.messages) == 7
+    assert len(context.messages) == 7
 
 
 async def test_a_retry_after_a_refusal_continues_once_it_is_fixed(workspace: AgentWorkspace) -> None:
-    tool = answers("look", "seen")
+    tool = fixed_tool("look", "seen")
     workspace.agent(LOOK[0], say("no", error={"code": "REFUSED"}), tools=["look"])
     async with workspace.open(tool) as runtime:
-        stopped = await runtime.run_to_end()
+        stopped_run = await runtime.run_to_end()
         workspace.script(LOOK[0], say("yes: {$last_tool}"))
-        again = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, stopped.id)).run)
-    assert stopped.error is not None and stopped.error.code == "MODEL_REFUSED"
-    assert again.output == "yes: seen"
+        retry = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, stopped_run.id)).run)
+    assert stopped_run.error is not None and stopped_run.error.code == "MODEL_REFUSED"
+    assert retry.output == "yes: seen"
     assert len(tool.calls) == 1
 
 
@@ -47,29 +47,29 @@ async def test_a_call_interrupted_by_a_cancel_is_not_repeated(any_workspace: Age
     any_workspace.agent(calling(call("gate")), say("{$last_tool}"), tools=["gate"])
     async with any_workspace.open(gate) as runtime:
         run = await runtime.start()
-        await gate.begun.acquire()
+        await gate.started.acquire()
         await runtime.runs.cancel(SPACE, run.id)
-        again = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, run.id)).run)
-    assert gate.times == 1
-    assert again.output == "not answered: the run ended as cancelled before this call finished"
+        retry = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, run.id)).run)
+    assert gate.call_count == 1
+    assert retry.output == "not answered: the run ended as cancelled before this call finished"
 
 
 async def test_a_retry_from_the_start_repeats_everything(any_workspace: AgentWorkspace) -> None:
-    tool = answers("look", "seen")
+    tool = fixed_tool("look", "seen")
     any_workspace.agent(LOOK[0], say("no", error={"code": "REFUSED"}), tools=["look"])
     async with any_workspace.open(tool) as runtime:
-        stopped = await runtime.run_to_end("look here")
+        stopped_run = await runtime.run_to_end("look here")
         any_workspace.script(LOOK[0], say("I looked: {$last_user}"))
-        again = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, stopped.id, from_start=True)).run)
-        said = await runtime.texts(again)
-    assert (again.status, again.base_run_id) == (RunStatus.COMPLETED, None)
-    assert said == ["user: look here", "assistant: ", "tool: seen", "assistant: I looked: look here"]
+        retry = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, stopped_run.id, from_start=True)).run)
+        texts = await runtime.texts(retry)
+    assert (retry.status, retry.base_run_id) == (RunStatus.COMPLETED, None)
+    assert texts == ["user: look here", "assistant: ", "tool: seen", "assistant: I looked: look here"]
     assert len(tool.calls) == 2
 
 
 async def test_a_retry_can_be_retried(workspace: AgentWorkspace) -> None:
     workspace.agent(*LOOK, say("done"), tools=["look"], limits={"max_iterations": 2})
-    async with workspace.open(answers("look", "seen")) as runtime:
+    async with workspace.open(fixed_tool("look", "seen")) as runtime:
         run = await runtime.run_to_end()
         for _ in range(2):
             run = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, run.id)).run)

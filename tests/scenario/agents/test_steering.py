@@ -25,50 +25,50 @@ async def test_a_message_is_read_before_the_next_model_call(any_workspace: Agent
     any_workspace.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
     async with any_workspace.open(gate) as runtime:
         run = await runtime.start()
-        await gate.begun.acquire()
+        await gate.started.acquire()
         await runtime.runs.steer(SPACE, run.id, "left", by="ada")
         await runtime.runs.steer(SPACE, run.id, "no, right", by="bob")
         gate.open.set()
-        ended = await runtime.wait_until_ended(run)
+        ended_run = await runtime.wait_until_ended(run)
         messages = await runtime.messages(run)
-        told = await runtime.context(run)
-    assert ended.output == "no, right"
+        context = await runtime.context(run)
+    assert ended_run.output == "no, right"
     assert [message.content for message in messages] == ["go", "", "open", "left", "no, right", "no, right"]
     assert [(message.role, message.created_by) for message in messages[3:5]] == [(Role.USER, "ada"), (Role.USER, "bob")]
-    assert [message.content for message in told.messages][-2:] == ["left", "no, right"]
+    assert [message.content for message in context.messages][-2:] == ["left", "no, right"]
 
 
-async def _steered_while_it_speaks(runtime: AgentRuntime, word: str) -> Run:
-    """Return a run that was steered in its last answer: the first one on a machine that is not too busy for that."""
+async def _steer_during_answer(runtime: AgentRuntime, text: str) -> Run:
+    """Return a run that was steered during its last answer, after retries on a busy machine."""
     while True:
         run = await runtime.start()
         await runtime.wait_for_event(run, lambda event: isinstance(event, TextMessageContent))
         with suppress(Conflict):
-            await runtime.runs.steer(SPACE, run.id, word)
+            await runtime.runs.steer(SPACE, run.id, text)
             return run
 
 
 async def test_a_message_during_the_final_answer_is_read(any_workspace: AgentWorkspace) -> None:
     any_workspace.agent(say("a long answer", chunks=2, delay_ms=200), say("again, with {$last_user}"))
     async with any_workspace.open() as runtime:
-        run = await _steered_while_it_speaks(runtime, "sugar")
-        ended = await runtime.wait_until_ended(run)
-        said = await runtime.texts(run)
+        run = await _steer_during_answer(runtime, "sugar")
+        ended_run = await runtime.wait_until_ended(run)
+        texts = await runtime.texts(run)
         steps = await runtime.steps(run)
         await runtime.events(run)
-    assert ended.output == "again, with sugar"
-    assert said == ["user: go", "assistant: a long answer", "user: sugar", "assistant: again, with sugar"]
-    assert len(steps) == ended.iterations == 2
+    assert ended_run.output == "again, with sugar"
+    assert texts == ["user: go", "assistant: a long answer", "user: sugar", "assistant: again, with sugar"]
+    assert len(steps) == ended_run.iterations == 2
 
 
 async def test_a_steering_message_does_not_restart_the_script(workspace: AgentWorkspace) -> None:
-    """The turn is the number of answers since the message that began it: what comes in on the way does not count."""
+    """The turn is the number of answers since the message that started the run; steering messages do not count."""
     gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
     turns = calling(call("gate")), calling(call("ask_user", question="?")), calling(call("sleep", seconds=3600))
     workspace.agent(*turns, say("the fourth turn"), tools=["gate", "ask_user", "sleep"])
     async with workspace.open(gate) as runtime:
         run = await runtime.start()
-        await gate.begun.acquire()
+        await gate.started.acquire()
         await runtime.runs.steer(SPACE, run.id, "one")
         gate.open.set()
         await runtime.wait_for_interrupts(run)
@@ -96,18 +96,18 @@ async def test_unread_messages_of_a_failed_run_reach_its_retry(any_workspace: Ag
         await runtime.holdfast.store.plans.edit(SPACE, run.thread_id, AddPlanItem(item=NewPlanItem(title="knead")))
     async with any_workspace.open() as runtime:
         failed = await runtime.wait_until_ended(run)
-        said, messages = await runtime.texts(run), await runtime.messages(run)
+        texts, messages = await runtime.texts(run), await runtime.messages(run)
         plan = await runtime.holdfast.store.plans.of_run(SPACE, run.id)
         await runtime.events(run)
     any_workspace.configure(tools=[])
     async with any_workspace.open() as runtime:
-        again = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, run.id)).run)
-        assert await runtime.holdfast.store.plans.of_run(SPACE, again.id) == plan
+        retry = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, run.id)).run)
+        assert await runtime.holdfast.store.plans.of_run(SPACE, retry.id) == plan
     assert failed.status is RunStatus.FAILED
-    assert said == ["user: begin", "user: but gently"]
+    assert texts == ["user: begin", "user: but gently"]
     assert messages[1].created_by == "ada"
     assert [item.title for item in plan.items] == ["knead"]
-    assert again.output == "but gently"
+    assert retry.output == "but gently"
 
 
 async def test_unread_messages_of_a_cancelled_run_reach_the_next_run(any_workspace: AgentWorkspace) -> None:
@@ -115,17 +115,17 @@ async def test_unread_messages_of_a_cancelled_run_reach_the_next_run(any_workspa
     any_workspace.agent(calling(call("gate")), say("{$last_user}"), tools=["gate"])
     async with any_workspace.open(gate) as runtime:
         run = await runtime.start()
-        await gate.begun.acquire()
+        await gate.started.acquire()
         await runtime.runs.steer(SPACE, run.id, "left")
         await runtime.runs.cancel(SPACE, run.id)
-        again = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, run.id)).run)
-        told = await runtime.context(again)
-    assert [message.content for message in told.messages][-1] == "left"
-    assert again.output == "left"
+        retry = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, run.id)).run)
+        context = await runtime.context(retry)
+    assert [message.content for message in context.messages][-1] == "left"
+    assert retry.output == "left"
 
 
 async def test_a_message_at_any_moment_is_read_once_or_refused(workspace: AgentWorkspace) -> None:
-    """Each run is told something at a random moment: it answers that, or had ended before."""
+    """Each run gets a message at a random moment: it answers the message, or had ended before."""
     random = Random(SEED)
     turns = [calling(call("log_write", message="x"), say="hm", chunks=2, delay_ms=1)] * 3
     workspace.agent(*turns, say("done: {$last_user}"), tools=["log_write"])
@@ -141,8 +141,8 @@ async def test_a_message_at_any_moment_is_read_once_or_refused(workspace: AgentW
                 expected, times = "done: go", 0
             else:
                 expected, times = "done: listen", 1
-            ended = await runtime.wait_until_ended(run)
-            assert (ended.status, ended.output) == (RunStatus.COMPLETED, expected)
+            ended_run = await runtime.wait_until_ended(run)
+            assert (ended_run.status, ended_run.output) == (RunStatus.COMPLETED, expected)
             assert (await runtime.texts(run)).count("user: listen") == times
             await runtime.events(run)
 
@@ -160,7 +160,7 @@ async def test_a_message_keeps_the_id_that_was_chosen_for_it(workspace: AgentWor
 
 
 async def test_a_used_message_id_does_not_break_the_run(workspace: AgentWorkspace) -> None:
-    """A client that says the same thing again, because it heard no answer, may not end the run."""
+    """A client that repeats a message because it got no response must not end the run."""
     workspace.agent(say("{$last_user}"))
     workspace.script(say("{$last_user}"), after_last="repeat")
     async with workspace.open(workers=0) as runtime:
@@ -172,15 +172,15 @@ async def test_a_used_message_id_does_not_break_the_run(workspace: AgentWorkspac
         with pytest.raises(IdTaken):
             await runtime.runs.steer(SPACE, run.id, "twice", message=MessageId("same"))
     async with workspace.open() as runtime:
-        ended = await runtime.wait_until_ended(run)
-        said, messages = await runtime.texts(run), await runtime.messages(run)
-    assert ended.status is RunStatus.COMPLETED
-    assert said == ["user: begin", "user: once", "assistant: once"]
+        ended_run = await runtime.wait_until_ended(run)
+        texts, messages = await runtime.texts(run), await runtime.messages(run)
+    assert ended_run.status is RunStatus.COMPLETED
+    assert texts == ["user: begin", "user: once", "assistant: once"]
     assert [message.id == "same" for message in messages] == [False, True, False]
 
 
 @pytest.mark.parametrize(
-    ("told", "error"),
+    ("arguments", "error"),
     [
         ({"message": MessageId("not an id!")}, Invalid),
         ({"message": MessageId("")}, Invalid),
@@ -190,13 +190,13 @@ async def test_a_used_message_id_does_not_break_the_run(workspace: AgentWorkspac
     ],
 )
 async def test_an_invalid_message_is_refused_and_the_run_continues(
-    workspace: AgentWorkspace, told: dict[str, str], error: type[Exception]
+    workspace: AgentWorkspace, arguments: dict[str, str], error: type[Exception]
 ) -> None:
     workspace.agent(say("{$last_user}"))
     async with workspace.open(workers=0) as runtime:
         run = await runtime.start()
         with pytest.raises(error):
-            await runtime.runs.steer(SPACE, **{"run": run.id, "content": "psst", **told})  # type: ignore[arg-type]
+            await runtime.runs.steer(SPACE, **{"run": run.id, "content": "psst", **arguments})  # type: ignore[arg-type]
     async with workspace.open() as runtime:
         assert (await runtime.wait_until_ended(run)).output == "go"
 

@@ -22,7 +22,7 @@ TOOLS: Final[list[Json]] = [
 
 
 def write_tree(workspace: AgentWorkspace) -> None:
-    """Write agents three deep who wait for each other, talk and ask."""
+    """Write three levels of agents that wait for each other, stream text and open interrupts."""
     spawn = [call("agent_spawn", agent="mid", input=side) for side in ("left", "right")]
     talk = call("agent_message", agent="friend", message="well?")
     workspace.agent(
@@ -60,11 +60,11 @@ async def test_cancelling_stops_three_levels_of_runs_at_once(any_workspace: Agen
     ) as runtime:  # no heartbeat runs
         run = await runtime.start()
         for _ in range(LEVELS):
-            await gate.begun.acquire()
+            await gate.started.acquire()
         await runtime.runs.cancel(SPACE, run.id)
         any_workspace.script(say("free again"))
         others = await asyncio.gather(*(runtime.run_to_end() for _ in range(LEVELS)))  # by the only workers there are
         assert [other.output for other in others] == ["free again"] * LEVELS
         assert len(await tree(runtime, run)) == LEVELS
         await check_ended(runtime, run)
-    assert gate.cut == gate.times == LEVELS
+    assert gate.cancellations == gate.call_count == LEVELS

@@ -27,17 +27,17 @@ from tests.scenario.agents.subagent_calls import (
 
 
 class TestCircles:
-    """Nobody waits for somebody who waits for him."""
+    """Cycles of waits are refused."""
 
     async def test_a_message_to_a_run_that_waits_for_the_sender_is_refused(self, any_workspace: AgentWorkspace) -> None:
-        """`mid` waits for `leaf`, which writes to the thread of `mid`: the name of that is in its task."""
+        """`mid` waits for `leaf`, which sends a message to the thread of `mid`, named in its task."""
         any_workspace.agent(calling(call("agent_spawn", agent="mid", input="go")), say("{$last_tool}"), tools=TOOLS)
         any_workspace.agent(calling(spawn("leaf")), say("{$last_tool}"), name="mid", tools=TOOLS)
         gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
         any_workspace.agent(calling(call("gate")), say("later"), name="leaf", tools=[*TOOLS, "gate"])
         async with any_workspace.open(gate) as runtime:
             run = await runtime.start()
-            await gate.begun.acquire()
+            await gate.started.acquire()
             (mid,) = await runs_of(runtime, "mid")
             await runtime.wait_for_status(mid, RunStatus.WAITING)
             any_workspace.script(
@@ -47,23 +47,23 @@ class TestCircles:
                 agent="leaf",
             )
             gate.open.set()
-            ended = await runtime.wait_until_ended(run)
+            ended_run = await runtime.wait_until_ended(run)
             assert len(await runs_of(runtime, "mid")) == 1, "nothing was begun"
-        assert str(ended.output).startswith("WOULD_DEADLOCK: run `")
+        assert str(ended_run.output).startswith("WOULD_DEADLOCK: run `")
 
     async def test_a_wait_for_a_task_that_waits_for_the_waiter_is_refused(self, workspace: AgentWorkspace) -> None:
         workspace.agent(calling(spawn()), say("{$last_tool}"), tools=TOOLS)
         workspace.agent(calling(subscribe("root-run", wait=True)), say("{$last_tool}"), name="kid", tools=TOOLS)
         async with workspace.open() as runtime:
             run = await runtime.start(id=RunId("root-run"))
-            ended = await runtime.wait_until_ended(run)
-        assert str(ended.output).startswith("WOULD_DEADLOCK: run `root-run` already waits for run `")
+            ended_run = await runtime.wait_until_ended(run)
+        assert str(ended_run.output).startswith("WOULD_DEADLOCK: run `root-run` already waits for run `")
 
     async def test_a_run_does_not_wait_for_its_own_end(self, workspace: AgentWorkspace) -> None:
         workspace.agent(calling(subscribe("own", wait=True)), say("{$last_tool}"), tools=TOOLS)
         async with workspace.open() as runtime:
-            ended = await runtime.run_to_end(id=RunId("own"))
-        assert str(ended.output).startswith("WOULD_DEADLOCK")
+            ended_run = await runtime.run_to_end(id=RunId("own"))
+        assert str(ended_run.output).startswith("WOULD_DEADLOCK")
 
     async def test_one_of_two_simultaneous_mutual_waits_is_refused(self, any_workspace: AgentWorkspace) -> None:
         gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
@@ -75,26 +75,26 @@ class TestCircles:
         async with any_workspace.open(gate) as runtime:
             runs = [await runtime.start(agent=name, id=RunId(name)) for name in ("left", "right")]
             gate.open.set()
-            ended = await asyncio.gather(*map(runtime.wait_until_ended, runs))
-        outputs = [str(run.output) for run in ended]
+            ended_runs = await asyncio.gather(*map(runtime.wait_until_ended, runs))
+        outputs = [str(run.output) for run in ended_runs]
         assert sum(output.startswith("WOULD_DEADLOCK: ") for output in outputs) >= 1
-        assert {run.status for run in ended} == {RunStatus.COMPLETED}
+        assert {run.status for run in ended_runs} == {RunStatus.COMPLETED}
 
 
 class TestLimits:
-    """Depth, and how many may work for one run."""
+    """Limits of depth and of the number of children."""
 
     @pytest.mark.parametrize("make", [spawn(), message("x", to="bot")], ids=["agent_spawn", "agent_message"])
     async def test_the_nesting_depth_of_agents_is_limited(
         self, workspace: AgentWorkspace, make: dict[str, Json]
     ) -> None:
-        again = {**make, "arguments": {**make["arguments"], "agent": "bot"}}
-        workspace.agent(calling(again), say("{$last_tool}"), tools=TOOLS, limits={"max_depth": 2})
+        nested_call = {**make, "arguments": {**make["arguments"], "agent": "bot"}}
+        workspace.agent(calling(nested_call), say("{$last_tool}"), tools=TOOLS, limits={"max_depth": 2})
         async with workspace.open() as runtime:
             run = await runtime.run_to_end()
             assert len(await runs_of(runtime, "bot")) == 3
-        told = "SPAWN_LIMIT: `max_depth` is 2, and this agent is nested that deeply: do the work yourself"
-        assert run.output == told
+        refusal = "SPAWN_LIMIT: `max_depth` is 2, and this agent is nested that deeply: do the work yourself"
+        assert run.output == refusal
 
     async def test_a_child_cannot_raise_the_depth_limit(self, workspace: AgentWorkspace) -> None:
         workspace.agent(calling(spawn()), say("{$last_tool}"), tools=TOOLS)
@@ -119,12 +119,12 @@ class TestLimits:
         async with workspace.open(gate) as runtime:
             run = await runtime.run_to_end()
             assert len(await runtime.store.runs.children(SPACE, run.id)) == 2
-            told = await results(runtime, run)
+            tool_results = await results(runtime, run)
             gate.open.set()
             for child in await runtime.store.runs.children(SPACE, run.id):
                 await runtime.wait_until_ended(child)
         limit = "SPAWN_LIMIT: `max_children` is 2, and this run has that many active children: wait until one has ended"
-        assert told[2:] == [limit, limit]
+        assert tool_results[2:] == [limit, limit]
 
     async def test_ended_children_do_not_count(self, workspace: AgentWorkspace) -> None:
         turns = [calling(spawn()) for _ in range(3)]
@@ -142,9 +142,9 @@ class TestLimits:
         async with workspace.open() as runtime:
             run = await runtime.run_to_end()
             assert len(await runs_of(runtime, "kid")) == 2
-            again = await runtime.run_to_end(thread=run.thread_id)
+            next_run = await runtime.run_to_end(thread=run.thread_id)
         assert str(run.output).startswith("SPAWN_LIMIT: `max_children` is 2, and this run has started that many")
-        assert str(again.output).startswith("SPAWN_LIMIT"), "the next run counts from zero, to the same end"
+        assert str(next_run.output).startswith("SPAWN_LIMIT"), "the next run counts from zero, to the same end"
 
     @pytest.mark.parametrize("make", [spawn(), message("x")], ids=["agent_spawn", "agent_message"])
     async def test_the_budget_of_the_root_is_shared_by_its_tree(
@@ -161,7 +161,7 @@ class TestLimits:
 
 
 class TestEnds:
-    """What becomes of children when the run ends that waits for them."""
+    """The end of a run also ends the children that it waits for."""
 
     @pytest.mark.parametrize("make", [spawn(), message("x")], ids=["agent_spawn", "agent_message"])
     async def test_a_failed_run_ends_the_children_that_it_waits_for(
@@ -179,7 +179,7 @@ class TestEnds:
             assert isinstance(runtime.holdfast.agents, FolderAgents)
             runtime.holdfast.agents.refresh()
             await runtime.runs.steer(SPACE, run.id, "go on")
-            ended = await runtime.wait_until_ended(run)
+            ended_run = await runtime.wait_until_ended(run)
             kid, other = (await runs_of(runtime, "kid"))[0], (await runs_of(runtime, "other"))[0]
-        assert ended.status is RunStatus.FAILED
+        assert ended_run.status is RunStatus.FAILED
         assert (kid.status, other.status) == (RunStatus.CANCELLED, RunStatus.WAITING)

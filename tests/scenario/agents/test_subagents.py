@@ -17,7 +17,7 @@ from tests.scenario.agents.subagent_calls import (
     LONG,
     ROOT,
     TOOLS,
-    made,
+    derived_from_step,
     message,
     results,
     runs_of,
@@ -38,12 +38,12 @@ class TestMessages:
         async with any_workspace.open(workers=1) as runtime:
             run = await runtime.run_to_end()
             first, second = await runtime.store.runs.children(SPACE, run.id)
-            told = await runtime.context(second)
+            context = await runtime.context(second)
             events = await runtime.events(run)
         assert run.output == "heard two"
         assert first.thread_id == second.thread_id != run.thread_id
         assert (second.base_run_id, second.root_run_id) == (first.id, run.id)
-        assert [str(each.content) for each in told.messages] == ["one", "heard one", "two"]
+        assert [str(each.content) for each in context.messages] == ["one", "heard one", "two"]
         agents = [event for event in events if isinstance(event, SubagentStarted | SubagentFinished)]
         assert [event.subagent_run_id for event in agents] == [first.id, first.id, second.id, second.id]
 
@@ -63,15 +63,15 @@ class TestMessages:
             workspace.agent(say(name + " heard {$last_user}"), name=name)
         async with workspace.open() as runtime:
             run = await runtime.start()
-            (asked,) = await runtime.wait_for_interrupts(run)
-            await runtime.runs.respond(SPACE, run.id, "yes", interrupt=asked.id)
+            (interrupt,) = await runtime.wait_for_interrupts(run)
+            await runtime.runs.respond(SPACE, run.id, "yes", interrupt=interrupt.id)
             await runtime.wait_until_ended(run)
             assert sorted(await results(runtime, run)) == ["kid heard a", "other heard b", "yes"]
 
     async def test_a_message_to_a_child_goes_to_its_own_thread(self, workspace: AgentWorkspace) -> None:
         workspace.agent(
             calling(spawn(wait=False)),
-            calling(message("and now?", thread_id=made("thr"))),
+            calling(message("and now?", thread_id=derived_from_step("thr"))),
             say("{$last_tool}"),
             tools=TOOLS,
         )
@@ -89,20 +89,20 @@ class TestMessages:
         any_workspace.agent(calling(call("gate")), say("heard {$last_user}"), name="kid", tools=["gate"])
         async with any_workspace.open(gate) as runtime:
             run = await runtime.start()
-            await gate.begun.acquire()
+            await gate.started.acquire()
             await runtime.wait_for_status(run, RunStatus.WAITING)
-            heard = await runs_of(runtime, "kid")
-            assert [each.status for each in heard[1:]] == [RunStatus.PENDING] * 6
+            kid_runs = await runs_of(runtime, "kid")
+            assert [each.status for each in kid_runs[1:]] == [RunStatus.PENDING] * 6
             gate.open.set()
-            ended = await runtime.wait_until_ended(run)
-            heard = await runs_of(runtime, "kid")
-            said = [(await runtime.messages(each))[0].content for each in heard]
+            ended_run = await runtime.wait_until_ended(run)
+            kid_runs = await runs_of(runtime, "kid")
+            contents = [(await runtime.messages(each))[0].content for each in kid_runs]
             changes = await runtime.custom_events(run, ChildChanged)
-        assert ended.output == "heard last"
-        assert said == [*words, "last"]
-        assert [each.base_run_id for each in heard[1:]] == [each.id for each in heard[:-1]]
+        assert ended_run.output == "heard last"
+        assert contents == [*words, "last"]
+        assert [each.base_run_id for each in kid_runs[1:]] == [each.id for each in kid_runs[:-1]]
         assert [change.run_id for change in changes if change.status is RunStatus.QUEUED] == [
-            each.id for each in heard[:-1]
+            each.id for each in kid_runs[:-1]
         ]
 
     async def test_the_reply_to_a_sent_message_arrives_later(self, workspace: AgentWorkspace) -> None:
@@ -114,7 +114,7 @@ class TestMessages:
         assert run.output == f"Run `{child.id}`, which you started in the background, has completed: seen"
 
     @pytest.mark.parametrize(
-        ("agents", "told"),
+        ("agents", "expected"),
         [
             (["nobody"], "NOT_FOUND: there is no agent `nobody` that this run may spawn"),
             (["kid", "thr_nowhere"], "NOT_FOUND: there is no thread `thr_nowhere`"),
@@ -123,7 +123,7 @@ class TestMessages:
     )
     @pytest.mark.parametrize("make", [message, send])
     async def test_an_undeliverable_message_is_a_result_for_the_model(
-        self, workspace: AgentWorkspace, agents: list[str], told: str, make: type
+        self, workspace: AgentWorkspace, agents: list[str], expected: str, make: type
     ) -> None:
         thread = {"thread_id": agents[1]} if len(agents) > 1 else {}
         workspace.agent(calling(make("x", to=agents[0], **thread)), say("{$last_tool}"), tools=TOOLS)
@@ -131,10 +131,10 @@ class TestMessages:
         async with workspace.open() as runtime:
             run = await runtime.run_to_end()
             assert await runs_of(runtime, "kid") == []
-        assert str(run.output).startswith(told)
+        assert str(run.output).startswith(expected)
 
     async def test_other_agents_threads_and_user_threads_accept_no_messages(self, workspace: AgentWorkspace) -> None:
-        """Neither a thread of another tree, nor that of the run above all, nor one of another agent."""
+        """A thread of another tree, the thread of the root, and a thread of another agent are refused."""
         workspace.agent(say("private"), name="other")
         async with workspace.open() as runtime:
             stranger = await runtime.run_to_end(agent="other")
@@ -150,7 +150,7 @@ class TestMessages:
     async def test_a_message_to_a_thread_must_name_its_agent(self, workspace: AgentWorkspace) -> None:
         turns = [
             calling(spawn(wait=False)),
-            calling(message("x", to="other", thread_id=made("thr"))),
+            calling(message("x", to="other", thread_id=derived_from_step("thr"))),
             say("{$last_tool}"),
         ]
         workspace.agent(*turns, tools=TOOLS)
@@ -169,8 +169,8 @@ class TestMessages:
             run = await runtime.start()
             await runtime.wait_for_interrupts(run)
             gate.open.set()
-            ended = await runtime.wait_until_ended(run)
-        assert str(ended.output).startswith("WAITING: run `")
+            ended_run = await runtime.wait_until_ended(run)
+        assert str(ended_run.output).startswith("WAITING: run `")
 
     async def test_the_receiver_of_a_message_has_at_most_the_rights_of_its_sender(
         self, workspace: AgentWorkspace
@@ -198,14 +198,14 @@ class TestTasks:
             await runtime.runs.cancel(SPACE, run.id)
             await runtime.wait_for_interrupts(task)
             await runtime.runs.respond(SPACE, task.id, "yes")
-            ended = await runtime.wait_until_ended(task)
+            ended_run = await runtime.wait_until_ended(task)
             assert await runtime.store.runs.children(SPACE, run.id) == []
-        assert (ended.output, ended.mode, ended.parent_run_id) == ("I did", Mode.TASK, None)
-        assert ended.root_run_id == ended.id
+        assert (ended_run.output, ended_run.mode, ended_run.parent_run_id) == ("I did", Mode.TASK, None)
+        assert ended_run.root_run_id == ended_run.id
 
     @pytest.mark.parametrize("begin", ["task_spawn", "task_create"])
     async def test_a_task_is_waited_for(self, any_workspace: AgentWorkspace, begin: str) -> None:
-        wait = calling(subscribe(made("run"), wait=True))
+        wait = calling(subscribe(derived_from_step("run"), wait=True))
         any_workspace.agent(calling(call(begin, agent="kid", input="x")), wait, say("{$last_tool}"), tools=TOOLS)
         any_workspace.agent(calling(call("gate")), say("I did"), name="kid", tools=["gate"])
         gate = BlockingTool(kind=ToolClass.IDEMPOTENT)
@@ -213,18 +213,18 @@ class TestTasks:
             run = await runtime.start(id=ROOT)
             waiting = await runtime.wait_for_status(run, RunStatus.WAITING)
             gate.open.set()
-            ended = await runtime.wait_until_ended(run)
-            said = await runtime.texts(run)
+            ended_run = await runtime.wait_until_ended(run)
+            texts = await runtime.texts(run)
             changes = await runtime.custom_events(run, ChildChanged)
-        assert (waiting.status_reason, ended.output) == ("task", "I did")
-        assert sum(line.startswith("user: Run `") for line in said) == 0, "it is told once"
+        assert (waiting.status_reason, ended_run.output) == ("task", "I did")
+        assert sum(line.startswith("user: Run `") for line in texts) == 0, "it is reported once"
         expected = [RunStatus.QUEUED, RunStatus.COMPLETED] if begin == "task_create" else []
         assert [change.status for change in changes] == expected
 
     async def test_the_end_of_a_task_wakes_its_subscriber(self, any_workspace: AgentWorkspace) -> None:
         any_workspace.agent(
             calling(call("task_spawn", agent="kid", input="x")),
-            calling(subscribe(made("run"))),
+            calling(subscribe(derived_from_step("run"))),
             calling(LONG),
             say("{$last_user}"),
             tools=TOOLS,
@@ -235,27 +235,27 @@ class TestTasks:
             run = await runtime.start(id=ROOT)
             await runtime.wait_for_status(run, RunStatus.WAITING)
             gate.open.set()
-            ended = await runtime.wait_until_ended(run)
+            ended_run = await runtime.wait_until_ended(run)
             (task,) = await runs_of(runtime, "kid")
             slept = (await results(runtime, run))[-1]
-        assert ended.output == f"Run `{task.id}`, which you asked about, has completed: I did"
+        assert ended_run.output == f"Run `{task.id}`, which you asked about, has completed: I did"
         assert slept == '{"woke_early":true,"because":"a run that you wait for has ended"}'
 
     async def test_a_subscription_to_an_ended_task_resolves_at_once(self, workspace: AgentWorkspace) -> None:
         workspace.agent(say("long ago"), name="kid")
         async with workspace.open() as runtime:
             task = await runtime.run_to_end(agent="kid")
-            told = calling(subscribe(task.id), subscribe(task.id, wait=True))
-            workspace.agent(told, say("{$last_tool}"), tools=TOOLS)
+            subscribe_turn = calling(subscribe(task.id), subscribe(task.id, wait=True))
+            workspace.agent(subscribe_turn, say("{$last_tool}"), tools=TOOLS)
             run = await runtime.run_to_end()
             assert await results(runtime, run) == ["long ago", "long ago"]
 
-    @pytest.mark.parametrize(("wait", "told"), [(True, "task `{id}` was cancelled"), (False, "was cancelled")])
+    @pytest.mark.parametrize(("wait", "expected"), [(True, "task `{id}` was cancelled"), (False, "was cancelled")])
     async def test_a_task_ended_from_outside_resolves_its_subscription(
-        self, any_workspace: AgentWorkspace, wait: bool, told: str
+        self, any_workspace: AgentWorkspace, wait: bool, expected: str
     ) -> None:
         begin = calling(call("task_spawn", agent="kid", input="x"))
-        wants = subscribe(made("run"), wait=wait)
+        wants = subscribe(derived_from_step("run"), wait=wait)
         any_workspace.agent(begin, calling(wants), *([] if wait else [calling(LONG)]), say("{$last_user}"), tools=TOOLS)
         any_workspace.agent(calling(ASK), say("never"), name="kid", tools=TOOLS)
         async with any_workspace.open() as runtime:
@@ -263,14 +263,14 @@ class TestTasks:
             await runtime.wait_for_status(run, RunStatus.WAITING)
             (task,) = await runs_of(runtime, "kid")
             await runtime.runs.cancel(SPACE, task.id)
-            ended = await runtime.wait_until_ended(run)
-            heard = [*await results(runtime, run), str(ended.output)]
-        assert any(told.format(id=task.id) in each for each in heard)
+            ended_run = await runtime.wait_until_ended(run)
+            tool_results = [*await results(runtime, run), str(ended_run.output)]
+        assert any(expected.format(id=task.id) in each for each in tool_results)
 
     async def test_a_message_ends_the_wait_and_the_task_reports_later(self, workspace: AgentWorkspace) -> None:
         workspace.agent(
             calling(call("task_create", agent="kid", input="x")),
-            calling(subscribe(made("run"), wait=True)),
+            calling(subscribe(derived_from_step("run"), wait=True)),
             calling(ASK),
             say("{$last_user}"),
             tools=TOOLS,
@@ -281,21 +281,23 @@ class TestTasks:
             run = await runtime.start(id=ROOT)
             await runtime.wait_for_status(run, RunStatus.WAITING)
             await runtime.runs.steer(SPACE, run.id, "hurry")
-            (asked,) = await runtime.wait_for_interrupts(run)
+            (interrupt,) = await runtime.wait_for_interrupts(run)
             gate.open.set()
             (task,) = await runtime.store.runs.children(SPACE, run.id)
             await runtime.wait_until_ended(task)
-            await runtime.runs.respond(SPACE, run.id, "yes", interrupt=asked.id)
-            ended = await runtime.wait_until_ended(run)
-            said = await runtime.texts(run)
-        told = f"Run `{task.id}`, which you started in the background, has completed: I did"
-        assert ended.output == told
-        assert said.count(f"user: {told}") == 1
-        assert sum("which you asked about" in line for line in said) == 0
+            await runtime.runs.respond(SPACE, run.id, "yes", interrupt=interrupt.id)
+            ended_run = await runtime.wait_until_ended(run)
+            texts = await runtime.texts(run)
+        report = f"Run `{task.id}`, which you started in the background, has completed: I did"
+        assert ended_run.output == report
+        assert texts.count(f"user: {report}") == 1
+        assert sum("which you asked about" in line for line in texts) == 0
 
     async def test_a_wait_for_a_task_continues_in_another_process(self, any_workspace: AgentWorkspace) -> None:
         begin = calling(call("task_spawn", agent="kid", input="x"))
-        any_workspace.agent(begin, calling(subscribe(made("run"), wait=True), LONG), say("{$last_tool}"), tools=TOOLS)
+        any_workspace.agent(
+            begin, calling(subscribe(derived_from_step("run"), wait=True), LONG), say("{$last_tool}"), tools=TOOLS
+        )
         any_workspace.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
         async with any_workspace.open() as runtime:
             run = await runtime.start(id=ROOT)

@@ -10,7 +10,7 @@ from holdfast.domain.events.custom import RunTainted
 from holdfast.domain.run import RunStatus
 from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 from tests.scenario.agents.injection_process import tools
-from tests.scenario.agents.killed_process import DEATHS, RUN, Place, die_in_turn
+from tests.scenario.agents.killed_process import KILLS, RUN, Place, kill_and_resume
 from tests.support.fork_server import ForkServer
 
 
@@ -21,7 +21,7 @@ async def victims() -> AsyncIterator[ForkServer]:
 
 
 def a_place(tmp_path: Path, shared_memory: Path, name: str) -> Place:
-    """Make a workspace with an agent that has more tools than are shown, and activates what it needs."""
+    """Create a workspace with an agent that has more tools than are shown, and activates those it needs."""
     workspace = AgentWorkspace(tmp_path / name, shared_memory / f"{name}.db")
     workspace.agent(
         calling(*({"name": "tool_activate", "arguments": {"name": name}} for name in ("read_mail", "charge"))),
@@ -35,21 +35,21 @@ def a_place(tmp_path: Path, shared_memory: Path, name: str) -> Place:
 
 
 async def check(place: Place) -> None:
-    """See that a person was asked once, that nothing was done, and which tools the model was shown."""
+    """Check that one interrupt was opened, that nothing was charged, and which tools the model was shown."""
     async with place.workspace.open(*tools(place.done), workers=0) as runtime:
         run = await runtime.store.runs.get(SPACE, RUN)
-        told, questions = (
+        events, interrupts = (
             await runtime.custom_events(run, RunTainted),
             await runtime.store.interrupts.of_run(SPACE, RUN),
         )
         shown = [tool["name"] for tool in (await runtime.context(run)).tools]
-    assert (run.status, [one.source for one in told], len(questions)) == (RunStatus.COMPLETED, ["tool:read_mail"], 1)
+    assert (run.status, [one.source for one in events], len(interrupts)) == (RunStatus.COMPLETED, ["tool:read_mail"], 1)
     assert not place.done.exists()
     assert sorted(shown) == ["charge", "read_mail", "tool_activate", "tool_search"]
 
 
-@pytest.mark.parametrize("deaths", [DEATHS, pytest.param(None, marks=pytest.mark.slow, id="everywhere")])
+@pytest.mark.parametrize("deaths", [KILLS, pytest.param(None, marks=pytest.mark.slow, id="everywhere")])
 async def test_taint_and_activation_survive_a_killed_worker(
     victims: ForkServer, tmp_path: Path, shared_memory: Path, deaths: int | None
 ) -> None:
-    await die_in_turn(victims, partial(a_place, tmp_path, shared_memory), check, deaths=deaths)
+    await kill_and_resume(victims, partial(a_place, tmp_path, shared_memory), check, kills=deaths)

@@ -13,11 +13,11 @@ from holdfast.domain.tool import ToolClass
 from holdfast.testing.openai_server import StubOpenAIServer, StubReply, StubToolCall
 from holdfast.tools.tool import ToolResult
 from tests.scenario.agents.agent_workspace import SPACE, STAND_IN, AgentRuntime, AgentWorkspace, call, calling, say
-from tests.scenario.agents.fake_tools import READ_ONLY, BlockingTool, FakeTool, answers, raises
+from tests.scenario.agents.fake_tools import READ_ONLY, BlockingTool, FakeTool, fixed_tool, raising_tool
 
 
 async def results(runtime: AgentRuntime, run: Run) -> list[Message]:
-    """Return what the tools answered, in order."""
+    """Return the tool results in order."""
     return [message for message in await runtime.messages(run) if message.role is Role.TOOL]
 
 
@@ -77,7 +77,7 @@ async def test_the_start_of_an_effectful_call_is_committed_before_it_runs(any_wo
     any_workspace.agent(calling(call("gate")), say("done"), tools=["gate"])
     async with any_workspace.open(gate) as runtime:
         run = await runtime.start()
-        await gate.begun.acquire()
+        await gate.started.acquire()
         started = (await runtime.steps(run))[-1]
         gate.open.set()
         await runtime.wait_until_ended(run)
@@ -85,7 +85,7 @@ async def test_the_start_of_an_effectful_call_is_committed_before_it_runs(any_wo
 
 
 async def test_a_tool_gets_the_key_of_its_step(workspace: AgentWorkspace) -> None:
-    tool = answers("look", "seen")
+    tool = fixed_tool("look", "seen")
     workspace.agent(calling(call("look"), call("look")), say("done"), tools=["look"])
     async with workspace.open(tool) as runtime:
         run = await runtime.run_to_end()
@@ -112,10 +112,10 @@ async def test_a_crashing_tool_is_a_result_for_the_model(
     workspace: AgentWorkspace, error: BaseException, fields: dict[str, Json]
 ) -> None:
     workspace.agent(calling(call("broken"), call("broken"), call("fine")), say("I see"), tools=["*"])
-    async with workspace.open(raises("broken", error, **fields), answers("fine", "ok", **fields)) as runtime:
+    async with workspace.open(raising_tool("broken", error, **fields), fixed_tool("fine", "ok", **fields)) as runtime:
         run = await runtime.run_to_end()
         assert (run.status, run.output) == (RunStatus.COMPLETED, "I see")
-        broken, again, fine = await results(runtime, run)
+        broken, result, fine = await results(runtime, run)
         assert [step.state for step in await runtime.steps(run) if step.name == "broken"] == [StepState.FAILED] * 2
     assert broken.metadata["failed"] == "failed"
     assert broken.content
@@ -131,7 +131,7 @@ async def test_a_tool_that_takes_too_long_is_stopped(workspace: AgentWorkspace) 
         read, acted = await results(runtime, run)
         states = [step.state for step in await runtime.steps(run)]
     assert run.output == "I see"
-    assert (reads.cut, acts.cut) == (1, 1)
+    assert (reads.cancellations, acts.cancellations) == (1, 1)
     assert "stopped after 0.02 seconds: it changed nothing" in str(read.content)
     assert "it is not known whether it took effect" in str(acted.content)
     assert states == [StepState.DONE, StepState.FAILED, StepState.UNKNOWN, StepState.DONE]
@@ -140,7 +140,7 @@ async def test_a_tool_that_takes_too_long_is_stopped(workspace: AgentWorkspace) 
 async def test_an_output_that_is_too_long_is_stored_as_an_artifact(any_workspace: AgentWorkspace) -> None:
     text = "".join(f"line {number}\n" for number in range(2000))
     any_workspace.agent(calling(call("cat")), say("done"), tools=["cat"])
-    async with any_workspace.open(answers("cat", text, output_limit=500)) as runtime:
+    async with any_workspace.open(fixed_tool("cat", text, output_limit=500)) as runtime:
         run = await runtime.run_to_end()
         (result,) = await results(runtime, run)
         page = await runtime.store.artifacts.page(SPACE, run=run.id)
@@ -153,7 +153,7 @@ async def test_an_output_that_is_too_long_is_stored_as_an_artifact(any_workspace
 
 async def test_invalid_arguments_never_reach_the_tool(workspace: AgentWorkspace) -> None:
     schema: dict[str, Json] = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
-    tool = answers("count", "counted", parameters=schema)
+    tool = fixed_tool("count", "counted", parameters=schema)
     workspace.agent(calling(call("count", n="three"), call("count"), call("count", n=3)), say("done"), tools=["count"])
     async with workspace.open(tool) as runtime:
         run = await runtime.run_to_end()
@@ -182,17 +182,17 @@ async def test_an_unknown_tool_is_a_result_for_the_model(workspace: AgentWorkspa
 
 async def test_any_tool_content_becomes_readable_text(any_workspace: AgentWorkspace) -> None:
     outputs: list[Json] = ["nul \x00 and half \ud800 of a pair", {"a": [1, None, 2.5]}, None, "", 7]
-    tools = [answers(f"tool_{index}", output) for index, output in enumerate(outputs)]
+    tools = [fixed_tool(f"tool_{index}", output) for index, output in enumerate(outputs)]
     any_workspace.agent(calling(*(call(tool.spec.name) for tool in tools)), say("done"), tools=["*"])
     async with any_workspace.open(*tools) as runtime:
         run = await runtime.run_to_end()
-        said = [message.content for message in await results(runtime, run)]
+        tool_results = [message.content for message in await results(runtime, run)]
     assert run.status is RunStatus.COMPLETED
-    assert said[1:] == ['{"a":[1,null,2.5]}', "null", "", "7"]
+    assert tool_results[1:] == ['{"a":[1,null,2.5]}', "null", "", "7"]
 
 
 async def test_a_tool_that_raises_lease_lost_ends_the_work_on_the_run(workspace: AgentWorkspace) -> None:
-    """The tool speaks of the run itself: it is given back, and the next worker makes the call again."""
+    """The error of the tool concerns the run itself: the run is requeued, and the next worker repeats the call."""
     first = iter([LeaseLost("somebody else's")])
 
     async def lose(arguments: dict[str, Json]) -> ToolResult:

@@ -25,10 +25,14 @@ LONG = call("sleep", seconds=3600)
 TOOLS = ["ask_user", "task_respond", "agent_spawn", "sleep", "task_create"]
 
 
-def asked_in(events: list[object]) -> list[list[str]]:
-    """Return the questions that each segment ended with."""
+def interrupts_by_segment(events: list[object]) -> list[list[str]]:
+    """Return the interrupts that each segment ended with."""
     outcomes = [event.outcome for event in events if isinstance(event, RunFinished)]
-    return [[asked.id for asked in outcome.interrupts] for outcome in outcomes if isinstance(outcome, InterruptOutcome)]
+    return [
+        [interrupt.id for interrupt in outcome.interrupts]
+        for outcome in outcomes
+        if isinstance(outcome, InterruptOutcome)
+    ]
 
 
 @pytest.mark.parametrize("question", [ASK, RESPOND], ids=["ask_user", "task_respond"])
@@ -38,13 +42,13 @@ async def test_a_response_is_the_result_of_its_call(any_workspace: AgentWorkspac
         run = await runtime.start()
         waiting = await runtime.wait_for_status(run, RunStatus.WAITING)
         assert waiting.status_reason == "person"
-        (asked,) = await runtime.open_interrupts(run)
+        (interrupt,) = await runtime.open_interrupts(run)
         await runtime.runs.respond(SPACE, run.id, "yes", by="ada")
         assert (await runtime.wait_until_ended(run)).output == "You said yes"
         events = await runtime.events(run)
         changes = await runtime.custom_events(run, InterruptChanged)
     assert sum(isinstance(event, RunStarted) for event in events) == 2
-    assert asked_in(list(events)) == [[asked.id]]
+    assert interrupts_by_segment(list(events)) == [[interrupt.id]]
     assert [change.status for change in changes] == [InterruptStatus.OPEN, InterruptStatus.ANSWERED]
 
 
@@ -52,8 +56,8 @@ async def test_a_run_sleeps_without_a_worker(any_workspace: AgentWorkspace) -> N
     any_workspace.agent(calling(NAP), say("{$last_tool}"), tools=TOOLS)
     async with any_workspace.open(workers=1) as runtime:
         runs = [await runtime.start() for _ in range(5)]
-        ended = [await runtime.wait_until_ended(run) for run in runs]
-    assert [run.output for run in ended] == ['{"slept_seconds":0.01}'] * 5
+        ended_runs = [await runtime.wait_until_ended(run) for run in runs]
+    assert [run.output for run in ended_runs] == ['{"slept_seconds":0.01}'] * 5
 
 
 async def test_the_output_of_a_child_is_the_result_of_the_call_that_spawned_it(any_workspace: AgentWorkspace) -> None:
@@ -97,10 +101,10 @@ async def test_all_waiting_calls_start_together(any_workspace: AgentWorkspace) -
         await runtime.wait_until_ended(run)
         assert [step.state for step in await runtime.steps(run)] == [StepState.DONE] * 6
         results = {message.tool_call_id: message.content for message in await runtime.messages(run)}
-        asked = (await runtime.messages(run))[1]
+        call_message = (await runtime.messages(run))[1]
         events = await runtime.events(run)
-    assert [results[each.id] for each in asked.tool_calls] == ["one", "I did", '{"slept_seconds":0.01}', "two"]
-    assert asked_in(list(events))[0] == [first.id, second.id]
+    assert [results[each.id] for each in call_message.tool_calls] == ["one", "I did", '{"slept_seconds":0.01}', "two"]
+    assert interrupts_by_segment(list(events))[0] == [first.id, second.id]
     assert first.created_at == second.created_at
 
 
@@ -129,8 +133,8 @@ async def test_a_run_keeps_waiting_after_one_response_of_two(any_workspace: Agen
         assert [each.id for each in await runtime.open_interrupts(run)] == [second.id]
         await runtime.runs.respond(SPACE, run.id, "two", interrupt=second.id)
         assert (await runtime.wait_until_ended(run)).output == "done"
-        said = await runtime.texts(run)
-    assert said[2:] == ["tool: one", "tool: two", "assistant: done"]
+        texts = await runtime.texts(run)
+    assert texts[2:] == ["tool: one", "tool: two", "assistant: done"]
 
 
 def _asks(event: RunFinished) -> list[str]:
@@ -141,14 +145,14 @@ async def test_an_expired_interrupt_has_its_default_outcome(any_workspace: Agent
     any_workspace.agent(calling(ASK), say("{$last_tool}"), tools=TOOLS)
     async with any_workspace.open(clock=clock) as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
+        (interrupt,) = await runtime.wait_for_interrupts(run)
         await runtime.advance(timedelta(days=7))
-        ended = await runtime.wait_until_ended(run)
-        settled = await runtime.store.interrupts.get(SPACE, asked.id)
+        ended_run = await runtime.wait_until_ended(run)
+        settled = await runtime.store.interrupts.get(SPACE, interrupt.id)
         with pytest.raises(AlreadyAnswered):
-            await runtime.runs.respond(SPACE, run.id, "too late", interrupt=asked.id)
+            await runtime.runs.respond(SPACE, run.id, "too late", interrupt=interrupt.id)
         changes = await runtime.custom_events(run, InterruptChanged)
-    assert ended.output == "nobody answered in time, and there is no default: go on as you think best"
+    assert ended_run.output == "nobody answered in time, and there is no default: go on as you think best"
     assert settled.status is InterruptStatus.EXPIRED
     assert changes[-1].status is InterruptStatus.EXPIRED
 
@@ -157,13 +161,13 @@ async def test_one_of_many_simultaneous_responses_wins(any_workspace: AgentWorks
     any_workspace.agent(calling(ASK), say("{$last_tool}"), tools=TOOLS)
     async with any_workspace.open() as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
-        racing = [runtime.runs.respond(SPACE, run.id, n, interrupt=asked.id, by=f"p{n}") for n in range(RACERS)]
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        racing = [runtime.runs.respond(SPACE, run.id, n, interrupt=interrupt.id, by=f"p{n}") for n in range(RACERS)]
         outcomes = await asyncio.gather(*racing, return_exceptions=True)
         (winner,) = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
         assert sum(isinstance(outcome, AlreadyAnswered) for outcome in outcomes) == RACERS - 1
-        ended = await runtime.wait_until_ended(run)
-    assert ended.output == str(winner.response)
+        ended_run = await runtime.wait_until_ended(run)
+    assert ended_run.output == str(winner.response)
     assert winner.answered_by == f"p{winner.response}"
 
 
@@ -173,11 +177,11 @@ async def test_a_message_ends_a_sleep(any_workspace: AgentWorkspace) -> None:
         run = await runtime.start()
         await runtime.wait_for_status(run, RunStatus.WAITING)
         await runtime.runs.steer(SPACE, run.id, "hurry")
-        ended = await runtime.wait_until_ended(run)
+        ended_run = await runtime.wait_until_ended(run)
         assert await runtime.store.timers.next_due() is None
-        said = await runtime.texts(run)
-    assert ended.output == 'I hear hurry, {"woke_early":true,"because":"a person said something"}'
-    assert said[-2] == "user: hurry"
+        texts = await runtime.texts(run)
+    assert ended_run.output == 'I hear hurry, {"woke_early":true,"because":"a person said something"}'
+    assert texts[-2] == "user: hurry"
 
 
 async def test_a_message_moves_an_awaited_child_to_the_background(any_workspace: AgentWorkspace) -> None:
@@ -188,18 +192,18 @@ async def test_a_message_moves_an_awaited_child_to_the_background(any_workspace:
         (of_child,) = await runtime.wait_for_interrupts(run)
         await runtime.wait_for_status(run, RunStatus.WAITING)
         await runtime.runs.steer(SPACE, run.id, "and something else")
-        (_, own) = await runtime.wait_for_interrupts(run, 2)
+        (_, parent_interrupt) = await runtime.wait_for_interrupts(run, 2)
         await runtime.runs.respond(SPACE, run.id, "ok", interrupt=of_child.id)
         child = await runtime.wait_until_ended(await runtime.child(run))
-        await runtime.runs.respond(SPACE, run.id, "ok", interrupt=own.id)
-        ended = await runtime.wait_until_ended(run)
-        said = await runtime.texts(run)
+        await runtime.runs.respond(SPACE, run.id, "ok", interrupt=parent_interrupt.id)
+        ended_run = await runtime.wait_until_ended(run)
+        texts = await runtime.texts(run)
         changes = await runtime.custom_events(run, ChildChanged)
-    told = f"Run `{child.id}`, which you started in the background, has completed: I did"
-    assert "it goes on in the background" in said[2]
-    assert said[3] == "user: and something else"
-    assert said[-2] == f"user: {told}"
-    assert ended.output == told
+    report = f"Run `{child.id}`, which you started in the background, has completed: I did"
+    assert "it goes on in the background" in texts[2]
+    assert texts[3] == "user: and something else"
+    assert texts[-2] == f"user: {report}"
+    assert ended_run.output == report
     assert [change.status for change in changes] == [RunStatus.COMPLETED]
 
 
@@ -216,12 +220,12 @@ async def test_a_child_that_exceeds_the_maximum_wait_continues_in_the_background
         await runtime.advance(timedelta(days=29))
         assert (await runtime.get(run)).status is RunStatus.WAITING
         await runtime.advance(timedelta(days=2))
-        ended = await runtime.wait_until_ended(run)
+        ended_run = await runtime.wait_until_ended(run)
         await runtime.events(run)
         assert not (await runtime.get(child)).status.terminal
         await runtime.runs.cancel(SPACE, child.id)
-    assert "it goes on in the background: 30 days have passed meanwhile" in str(ended.output)
-    assert child.id in str(ended.output)
+    assert "it goes on in the background: 30 days have passed meanwhile" in str(ended_run.output)
+    assert child.id in str(ended_run.output)
 
 
 async def test_a_wait_for_a_child_leaves_no_timer(workspace: AgentWorkspace) -> None:
@@ -237,10 +241,10 @@ async def test_a_message_to_a_run_with_an_open_interrupt_is_refused(any_workspac
     any_workspace.agent(calling(ASK), say("{$last_tool}"), tools=TOOLS)
     async with any_workspace.open() as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
+        (interrupt,) = await runtime.wait_for_interrupts(run)
         with pytest.raises(Waiting) as refused:
             await runtime.runs.steer(SPACE, run.id, "by the way")
-        assert refused.value.details["interrupts"] == [asked.id]
+        assert refused.value.details["interrupts"] == [interrupt.id]
         await runtime.runs.respond(SPACE, run.id, "yes")
         assert (await runtime.wait_until_ended(run)).output == "yes"
 
@@ -250,7 +254,7 @@ async def test_a_child_that_ends_during_its_parents_interrupt_is_reported_later(
     any_workspace.agent(calling(NAP), say("I did"), name="kid", tools=TOOLS)
     async with any_workspace.open() as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
+        (interrupt,) = await runtime.wait_for_interrupts(run)
         child = await runtime.wait_until_ended(await runtime.child(run))
         await runtime.wait_for_event(run, lambda event: "holdfast.child" in str(event) and "completed" in str(event))
         assert (await runtime.wait_for_status(run, RunStatus.WAITING)).status_reason == "person"
@@ -258,14 +262,14 @@ async def test_a_child_that_ends_during_its_parents_interrupt_is_reported_later(
         assert [each["content"] for each in values["mail"]] == [
             f"Run `{child.id}`, which you started in the background, has completed: I did"
         ]
-        assert [each.id for each in await runtime.open_interrupts(run)] == [asked.id]
+        assert [each.id for each in await runtime.open_interrupts(run)] == [interrupt.id]
         await runtime.runs.respond(SPACE, run.id, "yes")
-        ended = await runtime.wait_until_ended(run)
+        ended_run = await runtime.wait_until_ended(run)
         assert (await runtime.store.values.of_run(SPACE, run.id))["mail"] is None
-        said, told = await runtime.texts(run), await runtime.context(run)
-    assert ended.output == f"Run `{child.id}`, which you started in the background, has completed: I did"
-    assert said[-3:-1] == ["tool: yes", f"user: {ended.output}"]
-    assert str(told.messages[-1].content).startswith("<untrusted-")
+        texts, context = await runtime.texts(run), await runtime.context(run)
+    assert ended_run.output == f"Run `{child.id}`, which you started in the background, has completed: I did"
+    assert texts[-3:-1] == ["tool: yes", f"user: {ended_run.output}"]
+    assert str(context.messages[-1].content).startswith("<untrusted-")
 
 
 async def test_a_background_child_does_not_delay_its_parent(workspace: AgentWorkspace) -> None:
@@ -273,8 +277,8 @@ async def test_a_background_child_does_not_delay_its_parent(workspace: AgentWork
     workspace.agent(calling(ASK), say("I did"), name="kid", tools=TOOLS)
     async with workspace.open() as runtime:
         run = await runtime.run_to_end()
-        (asked,) = await runtime.wait_for_interrupts(run)
-        await runtime.runs.respond(SPACE, run.id, "go", interrupt=asked.id)
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        await runtime.runs.respond(SPACE, run.id, "go", interrupt=interrupt.id)
         child = await runtime.wait_until_ended(await runtime.child(run))
     assert (run.output, child.output) == ("done", "I did")
 
@@ -286,8 +290,8 @@ async def test_a_waiting_run_continues_in_another_process(any_workspace: AgentWo
         run = await runtime.start()
         await runtime.wait_for_interrupts(run, 2)
     async with any_workspace.open() as runtime:
-        for asked in await runtime.open_interrupts(run):
-            await runtime.runs.respond(SPACE, run.id, "yes", interrupt=asked.id)
-        ended = await runtime.wait_until_ended(run)
+        for interrupt in await runtime.open_interrupts(run):
+            await runtime.runs.respond(SPACE, run.id, "yes", interrupt=interrupt.id)
+        ended_run = await runtime.wait_until_ended(run)
         assert [step.state for step in await runtime.steps(run)] == [StepState.DONE] * 5
-    assert ended.status is RunStatus.COMPLETED
+    assert ended_run.status is RunStatus.COMPLETED

@@ -25,18 +25,18 @@ CALLS: Final = (
     call("agent_spawn", agent="kid", input="help"),
     call("task_respond", message="second?"),
 )
-RIGHT: Final = ["first", '{"slept_seconds":5.0}', "grown", "second"]
-DISTURBED: Final = ["not answered", "woke_early", "it goes on in the background", "not answered"]
+EXPECTED: Final = ["first", '{"slept_seconds":5.0}', "grown", "second"]
+INTERRUPTED: Final = ["not answered", "woke_early", "it goes on in the background", "not answered"]
 
 orders = st.tuples(
     st.permutations(["first", "second", "child", "time"]), st.lists(st.booleans(), min_size=4, max_size=4)
-).map(lambda drawn: grouped(*drawn))
+).map(lambda draw: grouped(*draw))
 
 
-def grouped(names: Sequence[str], together: Sequence[bool]) -> list[list[str]]:
-    """Return names in groups: each that is together with the one before it is in its group."""
+def grouped(names: Sequence[str], joined: Sequence[bool]) -> list[list[str]]:
+    """Return names in groups: a joined name is in the group of the name before it."""
     groups: list[list[str]] = []
-    for name, joins in zip(names, together, strict=True):
+    for name, joins in zip(names, joined, strict=True):
         if joins and groups:
             groups[-1].append(name)
         else:
@@ -46,7 +46,7 @@ def grouped(names: Sequence[str], together: Sequence[bool]) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 async def runtime(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentRuntime]:
-    """Yield one workspace for all examples, whose leases outlast the time that they let pass."""
+    """Yield one open workspace for all examples; its leases outlast the time by which they advance the clock."""
     folder = tmp_path_factory.mktemp("orders")
     workspace = AgentWorkspace(folder / "workspace", folder / "holdfast.db")
     tools = ["ask_user", "task_respond", "agent_spawn", "sleep"]
@@ -57,44 +57,44 @@ async def runtime(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Age
         yield opened
 
 
-async def waiting(runtime: AgentRuntime) -> tuple[Run, dict[str, InterruptId]]:
-    """Return a run that waits for all there is to wait for, and the questions to answer."""
+async def start_waiting_run(runtime: AgentRuntime) -> tuple[Run, dict[str, InterruptId]]:
+    """Return a run with every kind of wait, and its interrupts by name."""
     run = await runtime.start()
-    asked = await runtime.wait_for_interrupts(run, 3)
+    interrupts = await runtime.wait_for_interrupts(run, 3)
     await runtime.wait_for_status(run, RunStatus.WAITING)
-    return run, {str(each.message).removesuffix("?"): each.id for each in asked}
+    return run, {str(each.message).removesuffix("?"): each.id for each in interrupts}
 
 
-async def bring(runtime: AgentRuntime, run: Run, name: str, questions: dict[str, InterruptId]) -> None:
-    """Let one of the things come that the run waits for."""
+async def resume(runtime: AgentRuntime, run: Run, name: str, interrupts: dict[str, InterruptId]) -> None:
+    """Deliver one resume cause to the run."""
     if name == "time":
         await runtime.advance(NAP)
     elif name == "word":
-        with suppress(Conflict):  # it wants an answer first, or has ended
+        with suppress(Conflict):  # it needs a response first, or has ended
             await runtime.runs.steer(SPACE, run.id, "by the way")
     else:
-        with suppress(Conflict):  # a word came first, and the question was taken back
-            await runtime.runs.respond(SPACE, run.id, name, interrupt=questions[name])
+        with suppress(Conflict):  # a message came first, and the interrupt was withdrawn
+            await runtime.runs.respond(SPACE, run.id, name, interrupt=interrupts[name])
 
 
 async def results(runtime: AgentRuntime, run: Run) -> list[str]:
-    """Return the result of each call, in the order of asking."""
+    """Return the result of each call, in the order of the calls."""
     messages = await runtime.messages(run)
-    asked = next(message for message in messages if message.tool_calls)
-    found = {message.tool_call_id: str(message.content) for message in messages if message.role is Role.TOOL}
-    assert len(found) == sum(message.role is Role.TOOL for message in messages)
-    return [found[each.id] for each in asked.tool_calls]
+    call_message = next(message for message in messages if message.tool_calls)
+    contents = {message.tool_call_id: str(message.content) for message in messages if message.role is Role.TOOL}
+    assert len(contents) == sum(message.role is Role.TOOL for message in messages)
+    return [contents[each.id] for each in call_message.tool_calls]
 
 
 @settings(max_examples=20, deadline=None)
 @given(order=orders)
 async def test_each_call_gets_its_own_resume_cause_in_any_order(runtime: AgentRuntime, order: list[list[str]]) -> None:
-    run, questions = await waiting(runtime)
+    run, interrupts = await start_waiting_run(runtime)
     for group in order:
-        await asyncio.gather(*(bring(runtime, run, name, questions) for name in group))
-    ended = await runtime.wait_until_ended(run)
-    assert ended.output == "done"
-    assert await results(runtime, run) == RIGHT
+        await asyncio.gather(*(resume(runtime, run, name, interrupts) for name in group))
+    ended_run = await runtime.wait_until_ended(run)
+    assert ended_run.output == "done"
+    assert await results(runtime, run) == EXPECTED
     assert {step.state for step in await runtime.steps(run)} == {StepState.DONE}
     await runtime.events(run)
 
@@ -104,13 +104,13 @@ async def test_each_call_gets_its_own_resume_cause_in_any_order(runtime: AgentRu
 async def test_a_message_in_between_settles_the_remaining_waits_and_loses_nothing(
     runtime: AgentRuntime, order: list[list[str]], at: int
 ) -> None:
-    run, questions = await waiting(runtime)
+    run, interrupts = await start_waiting_run(runtime)
     for index, group in enumerate(order):
         names = ["word", *group] if index == at else group
-        await asyncio.gather(*(bring(runtime, run, name, questions) for name in names))
-    ended = await runtime.wait_until_ended(run)
+        await asyncio.gather(*(resume(runtime, run, name, interrupts) for name in names))
+    ended_run = await runtime.wait_until_ended(run)
     child = await runtime.wait_until_ended(await runtime.child(run))
-    assert (ended.output, child.output) == ("done", "grown")
-    for result, right, early in zip(await results(runtime, run), RIGHT, DISTURBED, strict=True):
+    assert (ended_run.output, child.output) == ("done", "grown")
+    for result, right, early in zip(await results(runtime, run), EXPECTED, INTERRUPTED, strict=True):
         assert result == right or early in result
     await runtime.events(run)

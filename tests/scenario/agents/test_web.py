@@ -28,19 +28,19 @@ async def site() -> AsyncIterator[WebServer]:
 
 @pytest.fixture
 def fetch(site: WebServer) -> Tool:
-    """Return the tool that fetches, in a web of three hosts."""
+    """Return `web_fetch` on a stub web with three hosts."""
     web = StubWeb({"example.com": site, "docs.example.com": site, "other.org": site})
     return web_fetch(web.http(), MarkdownConverter(SupervisedProcesses()))
 
 
 def fetching(url: str) -> dict[str, Json]:
-    """Return a turn in which the model fetches something."""
+    """Return a turn in which the model fetches a URL."""
     return calling(call("web_fetch", url=url))
 
 
 async def results(runtime: AgentRuntime, run: Run) -> list[str]:
-    """Return what the calls of a run came to."""
-    return [said.removeprefix("tool: ") for said in await runtime.texts(run) if said.startswith("tool: ")]
+    """Return the tool results of a run."""
+    return [text.removeprefix("tool: ") for text in await runtime.texts(run) if text.startswith("tool: ")]
 
 
 async def test_an_unknown_host_needs_approval_and_a_grant_covers_the_host(
@@ -51,10 +51,10 @@ async def test_an_unknown_host_needs_approval_and_a_grant_covers_the_host(
     )
     async with workspace.open(fetch) as runtime:
         run = await runtime.start()
-        (asked,) = await runtime.wait_for_interrupts(run)
-        assert asked.metadata["offers"] == [["web_fetch(domain:example.com)"]]
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        assert interrupt.metadata["offers"] == [["web_fetch(domain:example.com)"]]
         response = {"decision": "always"}
-        await runtime.runs.respond(SPACE, run.id, response, interrupt=asked.id, digest=asked.digest)
+        await runtime.runs.respond(SPACE, run.id, response, interrupt=interrupt.id, digest=interrupt.digest)
         assert (await runtime.wait_until_ended(run)).output == "done"
         assert await results(runtime, run) == [
             "[http://example.com/; text/html]\ntea",
@@ -63,7 +63,7 @@ async def test_an_unknown_host_needs_approval_and_a_grant_covers_the_host(
 
 
 async def test_a_redirect_is_decided_again(workspace: AgentWorkspace, fetch: Tool) -> None:
-    came: dict[str, str] = {}
+    redirect_results: dict[str, str] = {}
     rules: dict[str, dict[str, Json]] = {
         "asked": {"allow": ["web_fetch(domain:example.com)"]},
         "denied": {"allow": ["web_fetch"], "deny": ["web_fetch(domain:other.org)"]},
@@ -74,8 +74,8 @@ async def test_a_redirect_is_decided_again(workspace: AgentWorkspace, fetch: Too
         workspace.agent(turn, say("done"), name=name, tools=["web_fetch"], permissions=permissions)
     async with workspace.open(fetch) as runtime:
         for name in rules:
-            (came[name],) = await results(runtime, await runtime.run_to_end(agent=name))
-    assert came == {
+            (redirect_results[name],) = await results(runtime, await runtime.run_to_end(agent=name))
+    assert redirect_results == {
         "asked": "INVALID: it redirects to another host, `http://other.org/`: fetch that if you want it",
         "denied": "INVALID: it redirects to `other.org`, which the rules deny",
         "allowed": "[http://other.org/; text/html]\ntea",
@@ -124,8 +124,10 @@ async def test_beyond_the_tool_limit_only_core_tools_are_shown_until_others_are_
         run = await runtime.run_to_end()
         shown = [sorted(tool["name"] for tool in (await runtime.context(run, at)).tools) for at in range(3)]
         assert '"name":"sleep"' in (await results(runtime, run))[0]
-        again = await runtime.start("and now", thread=run.thread_id)
-        after = sorted(tool["name"] for tool in (await runtime.context(await runtime.wait_until_ended(again), 0)).tools)
+        next_run = await runtime.start("and now", thread=run.thread_id)
+        after = sorted(
+            tool["name"] for tool in (await runtime.context(await runtime.wait_until_ended(next_run), 0)).tools
+        )
     core = ["ask_user", "tool_activate", "tool_search"]
     assert (run.status, shown) == (RunStatus.COMPLETED, [core, core, sorted([*core, "sleep"])])
     assert after == core  # what one run has activated, another has not

@@ -44,25 +44,25 @@ def agent(workspace: AgentWorkspace, *turns: Turn, name: str = "bot", **settings
     workspace.agent(*turns, say("{$last_tool}"), name=name, **{**usual, **settings})
 
 
-def asks(tool: str, text: str = "", *, server: str = "plain") -> Turn:
+def tool_turn(tool: str, text: str = "", *, server: str = "plain") -> Turn:
     """Return a turn in which the model calls a tool of a server."""
     return calling(call(f"mcp__{server}__{tool}", text=text))
 
 
-async def answers(runtime: AgentRuntime, run: Run) -> list[str]:
+async def tool_results(runtime: AgentRuntime, run: Run) -> list[str]:
     """Return the tool results of a completed run."""
-    ended = await runtime.wait_until_ended(run)
-    assert ended.status is RunStatus.COMPLETED, ended.error
+    ended_run = await runtime.wait_until_ended(run)
+    assert ended_run.status is RunStatus.COMPLETED, ended_run.error
     return [str(message.content) for message in await runtime.messages(run) if message.role == "tool"]
 
 
 def effects(workspace: AgentWorkspace) -> list[str]:
     """Return the lines that a server wrote in the working folder."""
-    written = workspace.folder / "files" / "ran"
-    return written.read_text().splitlines() if written.exists() else []
+    file = workspace.folder / "files" / "ran"
+    return file.read_text().splitlines() if file.exists() else []
 
 
-async def written(workspace: AgentWorkspace, line: str) -> None:
+async def wait_for_effect(workspace: AgentWorkspace, line: str) -> None:
     """Wait until a server has written a line."""
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         while line not in effects(workspace):  # noqa: ASYNC110  another process sends no event

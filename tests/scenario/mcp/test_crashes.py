@@ -14,7 +14,7 @@ from holdfast.domain.ids import RunId
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepKind, StepState
 from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, say
-from tests.scenario.mcp.declaring import PLAIN, asks, effects, program
+from tests.scenario.mcp.declaring import PLAIN, effects, program, tool_turn
 from tests.scenario.mcp.victim import WORKER, Task
 from tests.support.database_probe import open_probe
 from tests.support.fork_server import ForkServer
@@ -44,7 +44,7 @@ def workspace(shared_memory: Path, mark: str) -> AgentWorkspace:
     slow = program(PLAIN, str(made.folder / mark), env={"SLOWLY": mark})
     servers = {"once": slow, "again": {**slow, "classes": {"slowly": "idempotent"}}}
     rules = {"allow": ["mcp__once__*", "mcp__again__*"]}
-    turns = [asks("slowly", name, server=name) for name in NAMES]
+    turns = [tool_turn("slowly", name, server=name) for name in NAMES]
     made.agent(*turns, say("Done."), mcp_servers=servers, permissions=rules, tainted="allow")
     return made
 
@@ -54,7 +54,9 @@ async def test_a_kill_in_the_middle_of_a_call(
     workers: ForkServer, workspace: AgentWorkspace, mark: str, fatal: str
 ) -> None:
     shutil.rmtree(workspace.folder / "files", ignore_errors=True)
-    task = Task(where=str(workspace.database), workspace=str(workspace.folder), run=RunId(f"run-{fatal}"), fatal=fatal)
+    task = Task(
+        database=str(workspace.database), workspace=str(workspace.folder), run=RunId(f"run-{fatal}"), fatal=fatal
+    )
     await workers.send(msgspec.to_builtins(task), seconds=None)
     assert await died_out(mark)
     await workers.send(msgspec.to_builtins(msgspec.structs.replace(task, fatal=None)), seconds=None)

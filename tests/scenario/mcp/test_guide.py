@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
-from tests.scenario.mcp.declaring import answers
+from tests.scenario.mcp.declaring import tool_results
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "mcp.md").read_text(encoding="utf-8")
 
@@ -27,5 +27,5 @@ async def test_the_server_of_the_guide_answers_the_agent_of_the_guide(workspace:
     workspace.agent(calling(call("mcp__weather__forecast", city="Bern")), say("done"))
     workspace.configure(**{**settings, "mcp_servers": {"weather": weather}})
     async with workspace.open() as runtime:
-        (said,) = await answers(runtime, await runtime.start())
-    assert msgspec.json.decode(said) == {"city": "Bern", "sky": "clear"}
+        (results,) = await tool_results(runtime, await runtime.start())
+    assert msgspec.json.decode(results) == {"city": "Bern", "sky": "clear"}

@@ -22,7 +22,7 @@ from tests.scenario.agents.agent_workspace import (
     calling,
     say,
 )
-from tests.scenario.mcp.declaring import SDK, agent, answers, program
+from tests.scenario.mcp.declaring import SDK, agent, program, tool_results
 
 TURNS: list[Turn] = [
     calling(call("mcp__sdk__add", a=1, b=2)),
@@ -34,13 +34,13 @@ TURNS: list[Turn] = [
 ]
 
 
-class Address:
+class HttpServer:
     """An HTTP server process that can be restarted."""
 
     def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port: int = free.getsockname()[1]
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port: int = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}/mcp"
         self.start()
 
@@ -57,12 +57,12 @@ class Address:
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[Address]:
-    found = Address()
+def http_server() -> Iterator[HttpServer]:
+    server = HttpServer()
     try:
-        yield found
+        yield server
     finally:
-        found.stop()
+        server.stop()
 
 
 def _wait_for(port: int) -> None:
@@ -76,30 +76,30 @@ def _wait_for(port: int) -> None:
             return
 
 
-async def played(runtime: AgentRuntime) -> list[str]:
+async def run_every_tool(runtime: AgentRuntime) -> list[str]:
     """Run an agent that uses every tool, respond to its interrupt, and return the tool results."""
     run = await runtime.start()
-    (question,) = await runtime.wait_for_interrupts(run)
-    assert question.message == "The MCP server `sdk` asks: Who has the key?"
+    (interrupt,) = await runtime.wait_for_interrupts(run)
+    assert interrupt.message == "The MCP server `sdk` asks: Who has the key?"
     await runtime.runs.respond(SPACE, run.id, {"action": "accept", "content": {"name": "Ada"}})
-    return await answers(runtime, run)
+    return await tool_results(runtime, run)
 
 
-async def check(runtime: AgentRuntime, said: list[str]) -> None:
+async def check(runtime: AgentRuntime, results: list[str]) -> None:
     """Check the tool results."""
-    assert msgspec.json.decode(said[0]) == {"total": 3}
-    assert "it is broken" in said[1]
-    assert said[2].startswith("look:\n[image/png, 12 bytes: file `")
-    picture = FileId(said[2].partition("file `")[2].partition("`")[0])
+    assert msgspec.json.decode(results[0]) == {"total": 3}
+    assert "it is broken" in results[1]
+    assert results[2].startswith("look:\n[image/png, 12 bytes: file `")
+    picture = FileId(results[2].partition("file `")[2].partition("`")[0])
     assert await runtime.store.files.content(SPACE, picture) == b"\x89PNG no more"
-    assert said[3] == "Ada has the key"
-    assert said[4] == "learned"
+    assert results[3] == "Ada has the key"
+    assert results[4] == "learned"
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
-        while "mcp__sdk__juggle" not in await shown(runtime):
-            pass  # it tells of new tools when it likes
+        while "mcp__sdk__juggle" not in await offered_tools(runtime):
+            pass  # the server announces new tools at any time
 
 
-async def shown(runtime: AgentRuntime) -> list[str]:
+async def offered_tools(runtime: AgentRuntime) -> list[str]:
     """Return the tools of a new run."""
     return [tool["name"] for tool in (await runtime.context(await runtime.run_to_end(agent="looker"))).tools]
 
@@ -117,35 +117,35 @@ def agents(workspace: AgentWorkspace, declared: Json) -> None:
 async def test_a_server_on_pipes(workspace: AgentWorkspace) -> None:
     agents(workspace, program(SDK))
     async with workspace.open() as runtime:
-        said = await played(runtime)
-        await check(runtime, said)
-        assert said[5] == "nobody"
+        results = await run_every_tool(runtime)
+        await check(runtime, results)
+        assert results[5] == "nobody"
 
 
 async def test_a_server_over_http_gets_the_headers_and_its_secrets_stay_secret(
-    workspace: AgentWorkspace, address: Address, monkeypatch: pytest.MonkeyPatch
+    workspace: AgentWorkspace, http_server: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SDK_PHRASE", "open sesame 789")
-    agents(workspace, {"url": address.url, "headers": {"Authorization": "Bearer ${SDK_PHRASE}"}})
+    agents(workspace, {"url": http_server.url, "headers": {"Authorization": "Bearer ${SDK_PHRASE}"}})
     async with workspace.open() as runtime:
-        said = await played(runtime)
-        await check(runtime, said)
-        assert said[5] == "Bearer [redacted]"
+        results = await run_every_tool(runtime)
+        await check(runtime, results)
+        assert results[5] == "Bearer [redacted]"
 
 
 async def test_an_http_server_that_dies_in_a_call_fails_the_call_and_is_reconnected(
-    workspace: AgentWorkspace, address: Address
+    workspace: AgentWorkspace, http_server: HttpServer
 ) -> None:
-    agents(workspace, {"url": address.url})
+    agents(workspace, {"url": http_server.url})
     async with workspace.open() as runtime:
-        (died,) = await answers(runtime, await runtime.start(agent="killer"))
-        (away,) = await answers(runtime, await runtime.start(agent="counter"))
-        address.stop()
-        address.start()
+        (killed_call,) = await tool_results(runtime, await runtime.start(agent="killer"))
+        (backoff_call,) = await tool_results(runtime, await runtime.start(agent="counter"))
+        http_server.stop()
+        http_server.start()
         async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
-            while "total" not in (again := (await answers(runtime, await runtime.start(agent="counter")))[0]):
-                assert again.startswith("MCP_SERVER_FAILED: ")  # it is in backoff
-    assert died.startswith("MCP_SERVER_FAILED: the MCP server `sdk` failed: ")
-    assert "Its outcome is unknown" in died
-    assert away.startswith("MCP_SERVER_FAILED: ")
-    assert "Nobody knows" not in away
+            while "total" not in (result := (await tool_results(runtime, await runtime.start(agent="counter")))[0]):
+                assert result.startswith("MCP_SERVER_FAILED: ")  # it is in backoff
+    assert killed_call.startswith("MCP_SERVER_FAILED: the MCP server `sdk` failed: ")
+    assert "Its outcome is unknown" in killed_call
+    assert backoff_call.startswith("MCP_SERVER_FAILED: ")
+    assert "Its outcome is unknown" not in backoff_call

@@ -8,9 +8,9 @@ from holdfast import concurrency as stopping
 from holdfast.concurrency import cancel_and_wait
 
 
-async def _sleep_on(*, deaf: int) -> None:
+async def _sleep_on(*, ignored_cancels: int) -> None:
     """Sleep for ever; the first `deaf` cancellations are lost."""
-    for _ in range(deaf):
+    for _ in range(ignored_cancels):
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -20,7 +20,7 @@ async def _sleep_on(*, deaf: int) -> None:
 
 async def test_tasks_are_cancelled_until_they_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopping, "CANCEL_RETRY_SECONDS", 0.01)
-    tasks = [asyncio.ensure_future(_sleep_on(deaf=deaf)) for deaf in range(4)]
+    tasks = [asyncio.ensure_future(_sleep_on(ignored_cancels=ignored_cancels)) for ignored_cancels in range(4)]
     await asyncio.sleep(0)
     await cancel_and_wait(tasks)
     assert all(task.cancelled() for task in tasks)

@@ -22,15 +22,15 @@ from tests.conformance.conftest import SPACE
 from tests.conformance.run_builders import get, queued, seconds_from_now, status
 from tests.unit.engine.test_notification_loop import numbered
 from tests.unit.engine.workers import (
+    HANG_TIMEOUT_SECONDS,
     HOUR,
-    LIMIT,
-    NEVER,
+    NEVER_SECONDS,
     Actor,
-    becomes,
-    completing,
-    hanging,
+    complete_run,
+    ignore_stop,
     new_worker,
-    obeying,
+    obey_stop,
+    wait_for_status,
 )
 
 
@@ -39,7 +39,7 @@ def new_engine(
 ) -> Engine:
     """Make an engine that works because of hints, and never because time passes."""
     clock = SystemClock()
-    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=clock, fallback_seconds=NEVER)
+    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=clock, fallback_seconds=NEVER_SECONDS)
     timers = TimerLoop(
         timers=store.timers,
         interrupts=store.interrupts,
@@ -48,45 +48,47 @@ def new_engine(
         watcher=watcher,
         clock=clock,
         owner=OwnerId("engine"),
-        fallback_seconds=NEVER,
+        fallback_seconds=NEVER_SECONDS,
     )
-    news = NotificationLoop(notifications=notifications or store.notifications, watcher=watcher, fallback_seconds=NEVER)
+    notification_loop = NotificationLoop(
+        notifications=notifications or store.notifications, watcher=watcher, fallback_seconds=NEVER_SECONDS
+    )
     worker = None if actor is None else new_worker(store, watcher, actor)
-    return Engine(watcher=watcher, timers=timers, notifications=news, worker=worker)
+    return Engine(watcher=watcher, timers=timers, notifications=notification_loop, worker=worker)
 
 
 async def test_the_engine_executes_runs_fires_timers_and_dispatches_notifications(
     store: Store, bus: LocalBus, clock: HeldClock
 ) -> None:
-    async with asyncio.timeout(LIMIT), new_engine(store, bus, Actor(completing(store))).running():
-        await becomes(store, await queued(store, "hi"), RunStatus.COMPLETED)
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), new_engine(store, bus, Actor(complete_run(store))).running():
+        await wait_for_status(store, await queued(store, "hi"), RunStatus.COMPLETED)
         assert len(await numbered(store, 1)) == 1
         late = await queued(store, "late", wait_until=seconds_from_now(clock, 3600))
         await store.timers.set(SPACE, NewTimer(kind="deadline", due_at=seconds_from_now(clock, -1)), run=late.id)
-        await becomes(store, late, RunStatus.FAILED)
+        await wait_for_status(store, late, RunStatus.FAILED)
 
 
 async def test_a_process_without_a_worker_leaves_runs_to_others(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     run = await queued(store, "hi")
-    async with asyncio.timeout(LIMIT), new_engine(store, bus, None).running():
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), new_engine(store, bus, None).running():
         await store.timers.set(SPACE, NewTimer(kind="deadline", due_at=seconds_from_now(clock, -1)), run=run.id)
-        await becomes(store, run, RunStatus.FAILED)
+        await wait_for_status(store, run, RunStatus.FAILED)
     assert (await get(store, run.id)).session_id is None
 
 
 async def test_active_runs_are_requeued_after_the_block(store: Store, bus: LocalBus) -> None:
-    actor, run = Actor(obeying), await queued(store, "hi")
-    async with asyncio.timeout(LIMIT), new_engine(store, bus, actor).running():
-        await actor.begun.get()
+    actor, run = Actor(obey_stop), await queued(store, "hi")
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), new_engine(store, bus, actor).running():
+        await actor.started.get()
     assert await status(store, run.id) is RunStatus.QUEUED
-    assert actor.cut.empty()
+    assert actor.cancelled.empty()
 
 
 async def test_a_failing_block_raises_its_own_error_after_its_runs_are_requeued(store: Store, bus: LocalBus) -> None:
-    actor, run = Actor(obeying), await queued(store, "hi")
+    actor, run = Actor(obey_stop), await queued(store, "hi")
     with pytest.raises(ValueError, match="mine"):
-        async with asyncio.timeout(LIMIT), new_engine(store, bus, actor).running():
-            await actor.begun.get()
+        async with asyncio.timeout(HANG_TIMEOUT_SECONDS), new_engine(store, bus, actor).running():
+            await actor.started.get()
             raise ValueError("mine")
     assert await status(store, run.id) is RunStatus.QUEUED
 
@@ -95,23 +97,23 @@ async def test_a_block_may_drain_and_its_end_cancels_no_run(store: Store, bus: L
     async def finish_slowly(lease: Lease, stop: asyncio.Event) -> None:
         await stop.wait()
         await asyncio.sleep(0.05)
-        await completing(store)(lease, stop)
+        await complete_run(store)(lease, stop)
 
     actor, run = Actor(finish_slowly), await queued(store, "hi")
     engine = new_engine(store, bus, actor)
-    async with asyncio.timeout(LIMIT), engine.running():
-        await actor.begun.get()
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), engine.running():
+        await actor.started.get()
         engine.drain(HOUR)
-    assert actor.cut.empty()
+    assert actor.cancelled.empty()
     assert await status(store, run.id) is RunStatus.COMPLETED
 
 
 async def test_run_returns_when_drained_and_a_second_drain_cancels(store: Store, bus: LocalBus) -> None:
-    actor, run = Actor(hanging), await queued(store, "hi")
+    actor, run = Actor(ignore_stop), await queued(store, "hi")
     engine = new_engine(store, bus, actor)
-    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(engine.run())
-        await actor.begun.get()
+        await actor.started.get()
         engine.drain(HOUR)
         await asyncio.sleep(0.01)
         assert not running.done()
@@ -120,10 +122,10 @@ async def test_run_returns_when_drained_and_a_second_drain_cancels(store: Store,
 
 
 async def test_a_cancelled_engine_requeues_its_runs(store: Store, bus: LocalBus) -> None:
-    actor, run = Actor(hanging), await queued(store, "hi")
-    async with asyncio.timeout(LIMIT):
+    actor, run = Actor(ignore_stop), await queued(store, "hi")
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         running = asyncio.ensure_future(new_engine(store, bus, actor).run())
-        await actor.begun.get()
+        await actor.started.get()
         running.cancel()
         await asyncio.wait([running])
         assert running.cancelled()
@@ -144,11 +146,11 @@ class Broken(SqlNotifications):
 async def test_a_failing_engine_raises_its_error_in_the_block_and_requeues_its_runs(
     store: Store, bus: LocalBus
 ) -> None:
-    actor, run, broken = Actor(hanging), await queued(store, "hi"), Broken()
+    actor, run, broken = Actor(ignore_stop), await queued(store, "hi"), Broken()
     engine = new_engine(store, bus, actor, notifications=broken)
     with pytest.raises(ExceptionGroup) as raised:
-        async with asyncio.timeout(LIMIT), engine.running():
-            await actor.begun.get()
+        async with asyncio.timeout(HANG_TIMEOUT_SECONDS), engine.running():
+            await actor.started.get()
             broken.gate.set()
             await asyncio.Event().wait()
     assert raised.group_contains(ZeroDivisionError, match="a bug")
@@ -159,7 +161,7 @@ async def test_a_failing_engine_raises_its_error_in_the_block_and_requeues_its_r
 
 async def test_an_engine_without_a_worker_can_be_drained(store: Store, bus: LocalBus) -> None:
     engine = new_engine(store, bus, None)
-    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), asyncio.TaskGroup() as tasks:
         tasks.create_task(engine.run())
         await asyncio.sleep(0)
         engine.drain(timedelta())

@@ -16,26 +16,28 @@ from holdfast.store.store import Store
 from tests.builders import finish
 from tests.conformance.conftest import SPACE
 from tests.conformance.run_builders import running
-from tests.unit.engine.workers import LIMIT, NEVER, DeafBus, background
+from tests.unit.engine.workers import HANG_TIMEOUT_SECONDS, NEVER_SECONDS, LossyBus, background
 
 
 async def numbered(store: Store, count: int) -> list[Notification]:
     """Wait for so many notifications."""
-    while len(news := await store.notifications.after(SPACE)) < count:  # noqa: ASYNC110 - the loop goes on meanwhile
+    while len(notifications := await store.notifications.after(SPACE)) < count:  # noqa: ASYNC110 - the loop goes on meanwhile
         await asyncio.sleep(0.002)
-    return news
+    return notifications
 
 
 @pytest.mark.parametrize("deaf", [False, True])
 async def test_notifications_are_dispatched_on_a_hint_or_after_the_fallback_interval(
-    store: Store, bus: LocalBus, deaf: bool
+    store: Store, bus: LocalBus, lossy: bool
 ) -> None:
-    heard = DeafBus() if deaf else bus
-    watcher = Watcher(bus=heard, events=store.events, leases=store.leases, clock=SystemClock(), fallback_seconds=NEVER)
-    loop = NotificationLoop(
-        notifications=store.notifications, watcher=watcher, fallback_seconds=0.02 if deaf else NEVER
+    used_bus = LossyBus() if lossy else bus
+    watcher = Watcher(
+        bus=used_bus, events=store.events, leases=store.leases, clock=SystemClock(), fallback_seconds=NEVER_SECONDS
     )
-    async with asyncio.timeout(LIMIT), background(watcher.run()), background(loop.run()):
+    loop = NotificationLoop(
+        notifications=store.notifications, watcher=watcher, fallback_seconds=0.02 if lossy else NEVER_SECONDS
+    )
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), background(watcher.run()), background(loop.run()):
         for number in range(1, 4):
             await finish(store, await running(store, "hi"))
             assert [each.number for each in await numbered(store, number)] == list(range(1, number + 1))
@@ -46,18 +48,20 @@ class Failing(SqlNotifications):
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.tried = 0
+        self.attempts = 0
 
     async def dispatch(self, *, limit: int = 1000) -> list[SpaceId]:
-        self.tried += 1
-        if self.tried < 4:
+        self.attempts += 1
+        if self.attempts < 4:
             raise Unavailable("as the test says")
         return await self._store.notifications.dispatch(limit=limit)
 
 
 async def test_dispatch_is_retried_while_the_store_is_unavailable(store: Store, bus: LocalBus) -> None:
-    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), fallback_seconds=NEVER)
+    watcher = Watcher(
+        bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), fallback_seconds=NEVER_SECONDS
+    )
     await finish(store, await running(store, "hi"))
-    loop = NotificationLoop(notifications=Failing(store), watcher=watcher, fallback_seconds=NEVER)
-    async with asyncio.timeout(LIMIT), background(watcher.run()), background(loop.run()):
+    loop = NotificationLoop(notifications=Failing(store), watcher=watcher, fallback_seconds=NEVER_SECONDS)
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), background(watcher.run()), background(loop.run()):
         await numbered(store, 1)

@@ -19,83 +19,83 @@ def head(seq: int, status: RunStatus = RunStatus.RUNNING, run: RunId = RUN) -> L
     return LogHead(space_id=SPACE, run_id=run, status=status, last_event_seq=seq)
 
 
-def growth(first: int, last: int, *, length: int = 1, run: RunId = RUN) -> LogAppend:
+def append(first: int, last: int, *, length: int = 1, run: RunId = RUN) -> LogAppend:
     events = [("CUSTOM", f'"{seq}"'.ljust(length)) for seq in range(first, last + 1)]
     return LogAppend(head=head(last, run=run), events=events, at=Millis(first))
 
 
 @st.composite
-def growths(draw: st.DrawFn) -> list[LogAppend]:
+def append_lists(draw: st.DrawFn) -> list[LogAppend]:
     """Return what a log grew by, in the order in which it did."""
     sizes = draw(st.lists(st.integers(0, 5), max_size=12))
     ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
-    return [growth(end - size + 1, end) for size, end in zip(sizes, ends, strict=True)]
+    return [append(end - size + 1, end) for size, end in zip(sizes, ends, strict=True)]
 
 
 def numbers(tail: Tail, after: int) -> list[int]:
     return [event.seq for event in tail.events_after(after)]
 
 
-def is_next(found: Sequence[int], after: int) -> bool:
-    return list(found) == list(range(after + 1, after + 1 + len(found)))
+def is_next(numbers: Sequence[int], after: int) -> bool:
+    return list(numbers) == list(range(after + 1, after + 1 + len(numbers)))
 
 
-@given(growths(), st.randoms(use_true_random=False), st.integers(0, 60))
-def test_events_after_a_number_have_no_gap(grown: list[LogAppend], random: Random, after: int) -> None:
-    tail, seen = Tail(), 0
-    told = [each for each in grown if random.random() < 0.8]
-    random.shuffle(told)
-    for each in told:
+@given(append_lists(), st.randoms(use_true_random=False), st.integers(0, 60))
+def test_events_after_a_number_have_no_gap(appends: list[LogAppend], random: Random, after: int) -> None:
+    tail, last_seq = Tail(), 0
+    received = [each for each in appends if random.random() < 0.8]
+    random.shuffle(received)
+    for each in received:
         if random.random() < 0.2:
             tail.update_head(head(random.randint(0, each.head.last_event_seq)))
         tail.add(each)
         assert is_next(numbers(tail, after), after)
-        assert tail.head is not None and tail.head.last_event_seq >= seen
-        seen = tail.head.last_event_seq
+        assert tail.head is not None and tail.head.last_event_seq >= last_seq
+        last_seq = tail.head.last_event_seq
 
 
-@given(growths())
-def test_a_tail_with_all_appends_has_all_events(grown: list[LogAppend]) -> None:
+@given(append_lists())
+def test_a_tail_with_all_appends_has_all_events(appends: list[LogAppend]) -> None:
     tail = Tail()
-    for each in grown:
+    for each in appends:
         tail.add(each)
-    last = grown[-1].head.last_event_seq if grown else 0
+    last = appends[-1].head.last_event_seq if appends else 0
     assert numbers(tail, 0) == list(range(1, last + 1))
 
 
 def test_events_are_the_same_as_in_the_log() -> None:
     tail = Tail()
-    tail.add(growth(1, 2))
+    tail.add(append(1, 2))
     assert [(event.seq, event.type, event.data) for event in tail.events_after(1)] == [(2, "CUSTOM", b'"2"')]
 
 
 def test_events_that_are_too_old_must_be_read() -> None:
     tail = Tail()
     for seq in range(1, 10):
-        tail.add(growth(seq, seq, length=MAX_TAIL_BYTES // 3))
+        tail.add(append(seq, seq, length=MAX_TAIL_BYTES // 3))
     assert numbers(tail, 0) == []
     assert numbers(tail, 6) == [7, 8, 9]
 
 
 def test_after_an_append_without_events_only_newer_events_are_kept() -> None:
     tail = Tail()
-    tail.add(growth(1, 3))
+    tail.add(append(1, 3))
     tail.add(LogAppend(head=head(5), at=Millis(0)))  # too large to be told
-    tail.add(growth(6, 7))
+    tail.add(append(6, 7))
     assert numbers(tail, 3) == []
     assert numbers(tail, 5) == [6, 7]
 
 
 def test_a_deleted_run_has_an_empty_tail() -> None:
     tail = Tail()
-    tail.add(growth(1, 3))
+    tail.add(append(1, 3))
     tail.update_head(None)
     assert tail.head is None and numbers(tail, 0) == []
 
 
 def test_the_end_of_a_run_is_a_change_even_without_events() -> None:
     tail = Tail()
-    tail.add(growth(1, 3))
+    tail.add(append(1, 3))
     tail.add(LogAppend(head=head(3, RunStatus.COMPLETED), at=Millis(0)))
     tail.update_head(head(3))
     assert tail.head is not None and tail.head.status.terminal
@@ -105,7 +105,7 @@ def test_only_the_latest_tails_of_unwatched_runs_are_kept() -> None:
     recent = RecentTails()
     names = [(SPACE, RunId(f"run_{number}")) for number in range(MAX_RECENT_TAILS + 1)]
     for name in names:
-        recent.add(growth(1, 1, run=name[1]))
+        recent.add(append(1, 1, run=name[1]))
     assert numbers(recent.take(names[0]), 0) == []
     assert numbers(recent.take(names[1]), 0) == [1]
     recent.forget(names[2:3])

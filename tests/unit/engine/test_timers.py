@@ -22,7 +22,7 @@ from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, claim
 from tests.conformance.conftest import SPACE
 from tests.conformance.run_builders import WAITING, commit, get, queued, running, seconds_from_now, status, waiting_run
-from tests.unit.engine.workers import DeafBus, background, becomes, firing
+from tests.unit.engine.workers import LossyBus, background, running_timers, wait_for_status
 
 
 async def timer(store: Store, clock: HeldClock, kind: str, *, run: Run | None = None, data: Any = None) -> Timer:
@@ -33,17 +33,17 @@ async def timer(store: Store, clock: HeldClock, kind: str, *, run: Run | None = 
 
 async def settled(store: Store, timer: Timer) -> Timer:
     """Wait until a timer is through."""
-    while (now := await store.timers.get(SPACE, timer.id)).state is TimerState.SCHEDULED:  # noqa: ASYNC110
+    while (current := await store.timers.get(SPACE, timer.id)).state is TimerState.SCHEDULED:  # noqa: ASYNC110
         await asyncio.sleep(0.002)
-    return now
+    return current
 
 
 async def test_a_deadline_ends_its_run(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     lease = await running(store, "hi")
     set_ = await timer(store, clock, "deadline", run=await get(store, lease.run_id), data={"seconds": 60})
     clock.tick(MINUTE)
-    async with firing(store, bus, clock):
-        failed = await becomes(store, lease.run, RunStatus.FAILED)
+    async with running_timers(store, bus, clock):
+        failed = await wait_for_status(store, lease.run, RunStatus.FAILED)
     assert failed.error is not None
     assert (failed.error.code, failed.error.details) == ("DEADLINE_EXCEEDED", {"limit": 60})
     assert "60 seconds" in failed.error.message
@@ -54,8 +54,8 @@ async def test_a_deadline_without_seconds_ends_its_run(store: Store, bus: LocalB
     run = await queued(store, "hi")
     await timer(store, clock, "deadline", run=run)
     clock.tick(MINUTE)
-    async with firing(store, bus, clock):
-        failed = await becomes(store, run, RunStatus.FAILED)
+    async with running_timers(store, bus, clock):
+        failed = await wait_for_status(store, run, RunStatus.FAILED)
     assert failed.error is not None and failed.error.code == "DEADLINE_EXCEEDED"
 
 
@@ -66,8 +66,8 @@ async def test_a_wake_puts_its_timer_into_the_inbox_and_wakes_the_run(
     new = NewTimer(kind="wake", due_at=seconds_from_now(clock, 1), id=TimerId("nap"))
     await commit(store, lease, timers=[new], move=WAITING)
     clock.tick(MINUTE)
-    async with firing(store, bus, clock):
-        await becomes(store, lease.run, RunStatus.QUEUED)
+    async with running_timers(store, bus, clock):
+        await wait_for_status(store, lease.run, RunStatus.QUEUED)
     items = await store.journal.inbox(await claim(store))
     assert [(item.kind, item.data) for item in items] == [(InboxKind.TIMER, {"timer_id": "nap"})]
 
@@ -77,26 +77,26 @@ async def test_a_timer_fires_when_it_is_due_and_not_before(tmp_path: Path) -> No
     bus, clock = LocalBus(), SystemClock()
     async with open_store(tmp_path / "holdfast.db", bus=bus) as store:
         await store.spaces.create(SPACE, name="Acme")
-        async with firing(store, bus, clock):
+        async with running_timers(store, bus, clock):
             due = instant(Millis(clock.now() + 100))
             fired = await settled(store, await store.timers.set(SPACE, NewTimer(kind="odd", due_at=due)))
         assert fired.fired_at is not None and millis(fired.fired_at) >= millis(due)
 
 
 async def test_a_timer_whose_hint_was_lost_fires_after_the_fallback_interval(store: Store, clock: HeldClock) -> None:
-    async with firing(store, DeafBus(), clock, patience=0.02):
+    async with running_timers(store, LossyBus(), clock, fallback_seconds=0.02):
         set_ = await timer(store, clock, "odd")
         clock.tick(MINUTE)
         assert (await settled(store, set_)).state is TimerState.FIRED
 
 
 async def test_a_flood_of_hints_does_not_delay_timers(store: Store, bus: LocalBus, clock: HeldClock) -> None:
-    async def chatter() -> None:
+    async def publish_hints() -> None:
         while True:
             bus.publish(WakeHint(timers=True))
             await asyncio.sleep(0.001)
 
-    async with firing(store, bus, clock), background(chatter()):
+    async with running_timers(store, bus, clock), background(publish_hints()):
         set_ = await timer(store, clock, "odd")
         clock.tick(MINUTE)
         assert (await settled(store, set_)).state is TimerState.FIRED
@@ -107,7 +107,7 @@ async def test_a_timer_of_an_unknown_kind_is_logged_and_settled(
 ) -> None:
     set_ = await timer(store, clock, "moon landing")
     clock.tick(MINUTE)
-    async with firing(store, bus, clock):
+    async with running_timers(store, bus, clock):
         assert (await settled(store, set_)).state is TimerState.FIRED
     assert "`moon landing`" in caplog.text
 
@@ -121,7 +121,7 @@ async def test_timers_of_other_kinds_run_their_action(store: Store, bus: LocalBu
 
     set_ = await timer(store, clock, "reminder", data={"text": "tea"})
     clock.tick(MINUTE)
-    async with firing(store, bus, clock, kinds={"reminder": fire}):
+    async with running_timers(store, bus, clock, kinds={"reminder": fire}):
         await settled(store, set_)
     assert [claim.timer.data for claim in fired] == [{"text": "tea"}]
 
@@ -131,7 +131,7 @@ async def test_a_run_timer_without_a_run_is_settled(
 ) -> None:
     set_ = [await timer(store, clock, kind) for kind in ("deadline", "wake")]
     clock.tick(MINUTE)
-    async with firing(store, bus, clock):
+    async with running_timers(store, bus, clock):
         for each in set_:
             assert (await settled(store, each)).state is TimerState.FIRED
     assert "set it with its `run`" in caplog.text
@@ -145,7 +145,7 @@ async def test_a_timer_whose_action_is_impossible_is_settled(store: Store, bus: 
     await store.runs.end(SPACE, run.id)
     set_ = await timer(store, clock, "message")
     clock.tick(MINUTE)
-    async with firing(store, bus, clock, kinds={"message": too_late}):
+    async with running_timers(store, bus, clock, kinds={"message": too_late}):
         assert (await settled(store, set_)).state is TimerState.FIRED
 
 
@@ -159,7 +159,7 @@ async def test_a_timer_that_is_cancelled_while_it_fires_is_not_settled(
     run = await queued(store, "hi")
     set_ = await timer(store, clock, "message", run=run)
     clock.tick(MINUTE)
-    async with firing(store, bus, clock, kinds={"message": stop_first}):
+    async with running_timers(store, bus, clock, kinds={"message": stop_first}):
         assert (await settled(store, set_)).state is TimerState.CANCELLED
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
@@ -168,23 +168,23 @@ async def test_a_timer_that_is_cancelled_while_it_fires_is_not_settled(
 async def test_a_failing_timer_is_retried_after_its_claim_expired_and_delays_no_other(
     store: Store, bus: LocalBus, clock: HeldClock, error: Exception
 ) -> None:
-    tried = 0
+    attempts = 0
 
     async def fail_once(claim: TimerClaim) -> None:
-        nonlocal tried
-        tried += 1
-        if tried == 1:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
             raise error
         await store.timers.settle(claim)
 
-    bad, good = await timer(store, clock, "flaky"), await timer(store, clock, "odd")
+    failing_timer, other_timer = await timer(store, clock, "flaky"), await timer(store, clock, "odd")
     clock.tick(MINUTE)
-    async with firing(store, bus, clock, kinds={"flaky": fail_once}, patience=0.02):
-        await settled(store, good)
-        assert (await store.timers.get(SPACE, bad.id)).state is TimerState.SCHEDULED
+    async with running_timers(store, bus, clock, kinds={"flaky": fail_once}, fallback_seconds=0.02):
+        await settled(store, other_timer)
+        assert (await store.timers.get(SPACE, failing_timer.id)).state is TimerState.SCHEDULED
         clock.tick(2 * MINUTE)
-        await settled(store, bad)
-    assert tried == 2
+        await settled(store, failing_timer)
+    assert attempts == 2
 
 
 async def test_more_timers_than_one_batch_are_all_fired(store: Store, bus: LocalBus, clock: HeldClock) -> None:
@@ -196,7 +196,7 @@ async def test_more_timers_than_one_batch_are_all_fired(store: Store, bus: Local
 
     set_ = [await timer(store, clock, "many") for _ in range(230)]
     clock.tick(MINUTE)
-    async with firing(store, bus, clock, kinds={"many": fire}):
+    async with running_timers(store, bus, clock, kinds={"many": fire}):
         for each in set_:
             await settled(store, each)
     assert sorted(fired) == sorted(each.id for each in set_)
@@ -204,15 +204,15 @@ async def test_more_timers_than_one_batch_are_all_fired(store: Store, bus: Local
 
 async def test_an_expired_interrupt_gets_its_default_outcome(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     run = await waiting_run(store, default="no", expires_at=seconds_from_now(clock, 60))
-    async with firing(store, bus, clock, patience=0.02):
+    async with running_timers(store, bus, clock, fallback_seconds=0.02):
         await asyncio.sleep(0.05)
         assert await status(store, run.id) is RunStatus.WAITING
         clock.tick(2 * MINUTE)
-        await becomes(store, run, RunStatus.QUEUED)
+        await wait_for_status(store, run, RunStatus.QUEUED)
     (item,) = await store.journal.inbox(await claim(store))
     assert item.data["response"] == "no"
-    (asked,) = await store.interrupts.of_run(SPACE, run.id)
-    assert asked.status is InterruptStatus.EXPIRED
+    (interrupt,) = await store.interrupts.of_run(SPACE, run.id)
+    assert interrupt.status is InterruptStatus.EXPIRED
 
 
 async def test_an_interrupt_expires_on_time_without_the_fallback_interval(tmp_path: Path) -> None:
@@ -220,5 +220,5 @@ async def test_an_interrupt_expires_on_time_without_the_fallback_interval(tmp_pa
     async with open_store(tmp_path / "holdfast.db", bus=bus) as store:
         await store.spaces.create(SPACE, name="Acme")
         run = await waiting_run(store, default="no", expires_at=instant(Millis(clock.now() + 100)))
-        async with firing(store, bus, clock):
-            await becomes(store, run, RunStatus.QUEUED)
+        async with running_timers(store, bus, clock):
+            await wait_for_status(store, run, RunStatus.QUEUED)

@@ -25,13 +25,13 @@ async def test_sets_between_two_waits_wake_once() -> None:
 
 async def test_a_set_within_the_minimum_interval_wakes_after_it() -> None:
     event, loop = WakeEvent(min_interval=0.05), asyncio.get_running_loop()
-    heard = []
+    wake_times = []
     for _ in range(4):
         event.set()
         assert await event.wait()
-        heard.append(loop.time())
+        wake_times.append(loop.time())
         event.set()
-    assert all(later - earlier >= 0.05 for earlier, later in zip(heard, heard[1:], strict=False))
+    assert all(later - earlier >= 0.05 for earlier, later in zip(wake_times, wake_times[1:], strict=False))
 
 
 async def test_a_cancelled_wait_loses_no_wake_up() -> None:

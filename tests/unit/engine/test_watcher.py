@@ -19,15 +19,15 @@ from holdfast.ports.bus import Bus, WakeHint
 from holdfast.ports.log import EventLog, LoggedEvent, LogHead
 from holdfast.store.store import Store
 from tests.builders import claim, finish, new_run, new_thread, text_events
-from tests.unit.engine.workers import DeafBus
+from tests.unit.engine.workers import LossyBus
 
 SPACE = SpaceId("acme")
 
 
-@pytest.fixture(params=[LocalBus, DeafBus])
+@pytest.fixture(params=[LocalBus, LossyBus])
 def bus(request: pytest.FixtureRequest) -> LocalBus:
-    made: LocalBus = request.param()
-    return made
+    local_bus: LocalBus = request.param()
+    return local_bus
 
 
 @pytest.fixture
@@ -38,8 +38,10 @@ async def store(bus: LocalBus, tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def watching(store: Store, bus: Bus, *, patience: float = 0.02) -> AsyncIterator[Watcher]:
-    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), fallback_seconds=patience)
+async def running_watcher(store: Store, bus: Bus, *, fallback_seconds: float = 0.02) -> AsyncIterator[Watcher]:
+    watcher = Watcher(
+        bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), fallback_seconds=fallback_seconds
+    )
     async with asyncio.timeout(20):
         task = asyncio.get_running_loop().create_task(watcher.run())
         await asyncio.sleep(0)  # it subscribes
@@ -52,12 +54,12 @@ async def watching(store: Store, bus: Bus, *, patience: float = 0.02) -> AsyncIt
 
 
 @asynccontextmanager
-async def told(watcher: Watcher, what: Callable[[WakeHint], bool]) -> AsyncIterator[None]:
+async def expect_hint(watcher: Watcher, matches: Callable[[WakeHint], bool]) -> AsyncIterator[None]:
     """Leave the block once the watcher has told of `what`."""
-    heard = asyncio.Event()
-    with watcher.listen(lambda wake: heard.set() if what(wake) else None):
+    received = asyncio.Event()
+    with watcher.listen(lambda wake: received.set() if matches(wake) else None):
         yield
-        await heard.wait()
+        await received.wait()
 
 
 async def new_delayed_run(store: Store, seconds: float) -> Instant:
@@ -69,7 +71,7 @@ async def new_delayed_run(store: Store, seconds: float) -> Instant:
 async def test_a_stream_is_woken_by_a_commit(store: Store, bus: LocalBus) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     lease = await claim(store)
-    async with watching(store, bus) as watcher:
+    async with running_watcher(store, bus) as watcher:
         with watcher.watch(SPACE, run.id) as watch:
             head = await watch.wait_past(0)
             assert head is not None and head.last_event_seq == 1
@@ -92,7 +94,7 @@ async def test_all_streams_of_a_run_are_woken_by_its_end(store: Store, bus: Loca
                     break
         return seen
 
-    async with watching(store, bus) as watcher:
+    async with running_watcher(store, bus) as watcher:
         followers = asyncio.gather(*[follow(watcher) for _ in range(50)])
         await store.journal.commit(Commit(lease=lease, events=text_events("hello")))
         await finish(store, lease)
@@ -100,14 +102,14 @@ async def test_all_streams_of_a_run_are_woken_by_its_end(store: Store, bus: Loca
 
 
 async def test_a_wait_for_a_missing_run_returns_at_once(store: Store, bus: LocalBus) -> None:
-    async with watching(store, bus) as watcher:
+    async with running_watcher(store, bus) as watcher:
         with watcher.watch(SPACE, RunId("nowhere")) as watch:
             assert await watch.wait_past(0) is None
 
 
 async def test_a_stream_is_woken_when_its_run_is_ended_from_outside(store: Store, bus: LocalBus) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
-    async with watching(store, bus) as watcher:
+    async with running_watcher(store, bus) as watcher:
         with watcher.watch(SPACE, run.id) as watch:
             waiting = asyncio.gather(watch.wait_past(1))
             await store.runs.end(SPACE, run.id)
@@ -117,21 +119,21 @@ async def test_a_stream_is_woken_when_its_run_is_ended_from_outside(store: Store
 
 async def test_a_queued_run_is_announced_to_listeners(store: Store, bus: LocalBus) -> None:
     thread = await new_thread(store, SPACE)
-    async with watching(store, bus) as watcher, told(watcher, lambda wake: wake.queue):
+    async with running_watcher(store, bus) as watcher, expect_hint(watcher, lambda wake: wake.queue):
         await new_run(store, SPACE, thread, "hi")
 
 
 async def test_a_run_queued_before_the_watcher_started_is_announced(store: Store, bus: LocalBus) -> None:
     await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
-    async with watching(store, bus) as watcher, told(watcher, lambda wake: wake.queue):
+    async with running_watcher(store, bus) as watcher, expect_hint(watcher, lambda wake: wake.queue):
         pass
 
 
 async def test_a_delayed_run_is_announced_when_it_is_due(store: Store, bus: LocalBus) -> None:
     """Only where its hint was lost does that need patience."""
-    async with watching(store, bus, patience=0.02 if isinstance(bus, DeafBus) else 3600) as watcher:
+    async with running_watcher(store, bus, fallback_seconds=0.02 if isinstance(bus, LossyBus) else 3600) as watcher:
         delayed = await new_delayed_run(store, 0.15)
-        async with told(watcher, lambda wake: wake.queue and not wake.runs):
+        async with expect_hint(watcher, lambda wake: wake.queue and not wake.runs):
             pass
     assert (await store.leases.queue_state()).ready
     assert SystemClock().now() >= millis(delayed)
@@ -140,11 +142,11 @@ async def test_a_delayed_run_is_announced_when_it_is_due(store: Store, bus: Loca
 async def test_a_delayed_run_is_announced_in_time_among_other_hints(store: Store) -> None:
     """Such hints may be too many to look at the queue for each."""
     bus = LocalBus()
-    async with watching(store, bus, patience=3600) as watcher:
+    async with running_watcher(store, bus, fallback_seconds=3600) as watcher:
         for _ in range(10):
             bus.publish(WakeHint(delayed=True))
             await asyncio.sleep(0)
-        async with told(watcher, lambda wake: wake.queue):
+        async with expect_hint(watcher, lambda wake: wake.queue):
             await new_delayed_run(store, 0.05)
         assert (await store.leases.queue_state()).ready
 
@@ -152,18 +154,18 @@ async def test_a_delayed_run_is_announced_in_time_among_other_hints(store: Store
 async def test_a_listener_receives_every_hint(store: Store) -> None:
     bus = LocalBus()
     sent = WakeHint(ended=frozenset({(SPACE, RunId("r"))}), timers=True, news=True)
-    async with watching(store, bus) as watcher, told(watcher, lambda wake: wake == sent):
+    async with running_watcher(store, bus) as watcher, expect_hint(watcher, lambda wake: wake == sent):
         bus.publish(sent)
 
 
 async def test_a_removed_listener_receives_no_hint(store: Store) -> None:
-    bus, heard = LocalBus(), list[WakeHint]()
-    async with watching(store, bus, patience=3600) as watcher:
-        with watcher.listen(heard.append):
+    bus, received = LocalBus(), list[WakeHint]()
+    async with running_watcher(store, bus, fallback_seconds=3600) as watcher:
+        with watcher.listen(received.append):
             pass
-        async with told(watcher, lambda wake: wake.news):
+        async with expect_hint(watcher, lambda wake: wake.news):
             bus.publish(WakeHint(news=True))
-    assert not any(wake.news for wake in heard)
+    assert not any(wake.news for wake in received)
 
 
 def test_a_lost_hint_costs_at_most_two_seconds() -> None:
@@ -175,20 +177,20 @@ async def test_a_lost_hint_is_recovered_while_other_hints_arrive(store: Store) -
     loud, events = LocalBus(), store.events
     watcher = Watcher(bus=loud, events=events, leases=store.leases, clock=SystemClock(), fallback_seconds=0.05)
 
-    async def chatter() -> None:
+    async def publish_hints() -> None:
         while True:
             loud.publish(WakeHint(runs=frozenset({(SPACE, RunId("another"))})))
             await asyncio.sleep(0)
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
-        talking = [tasks.create_task(watcher.run()), tasks.create_task(chatter())]
+        noise_tasks = [tasks.create_task(watcher.run()), tasks.create_task(publish_hints())]
         with watcher.watch(SPACE, run.id) as watch:
             assert await watch.wait_past(0) is not None
             waiting = tasks.create_task(watch.wait_past(1))
             await store.runs.end(SPACE, run.id)  # the store's own bus is not the one that is heard here
             head = await waiting
             assert head is not None and head.status.terminal
-        for task in talking:
+        for task in noise_tasks:
             task.cancel()
 
 
@@ -197,13 +199,13 @@ class SlowLog:
 
     def __init__(self, events: EventLog) -> None:
         self._events = events
-        self.asked = asyncio.Event()
+        self.read_started = asyncio.Event()
         self.tell = asyncio.Event()
 
     async def heads(self, runs: Sequence[tuple[SpaceId, RunId]]) -> list[LogHead]:
         """Return what was read a while ago."""
         heads = await self._events.heads(runs)
-        self.asked.set()
+        self.read_started.set()
         await self.tell.wait()
         return heads
 
@@ -222,20 +224,20 @@ async def test_a_hint_during_a_read_is_handled_by_the_next_read(store: Store, ev
     watcher = Watcher(bus=bus, events=events, leases=store.leases, clock=SystemClock(), fallback_seconds=3600)
     events.tell.set()
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
-        watching = tasks.create_task(watcher.run())
+        watcher_task = tasks.create_task(watcher.run())
         with watcher.watch(SPACE, run.id) as watch:
             assert await watch.wait_past(0) is not None
             waiting = tasks.create_task(watch.wait_past(1))
-            events.asked.clear()
+            events.read_started.clear()
             events.tell.clear()
             bus.publish(hint)
-            await events.asked.wait()
+            await events.read_started.wait()
             await store.runs.end(SPACE, run.id)
             bus.publish(hint)
             events.tell.set()
             head = await waiting
             assert head is not None and head.status.terminal
-        watching.cancel()
+        watcher_task.cancel()
 
 
 async def test_a_watch_may_end_while_others_are_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,30 +249,30 @@ async def test_a_watch_may_end_while_others_are_read(store: Store, monkeypatch: 
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         with watcher.watch(SPACE, first.id) as watch:
             with watcher.watch(SPACE, second.id):
-                watching = tasks.create_task(watcher.run())
-                await events.asked.wait()
+                watcher_task = tasks.create_task(watcher.run())
+                await events.read_started.wait()
             events.tell.set()
             await store.runs.end(SPACE, first.id)
             bus.publish(WakeHint(everything=True))
             head = await watch.wait_past(1)
             assert head is not None and head.status.terminal
-        watching.cancel()
+        watcher_task.cancel()
 
 
 async def test_appended_events_need_no_read_whether_the_run_is_watched_or_not(store: Store, bus: LocalBus) -> None:
     """Where the hint was lost, it must be read."""
-    told = [] if isinstance(bus, DeafBus) else [1]
-    async with watching(store, bus, patience=3600) as watcher:
+    expected = [] if isinstance(bus, LossyBus) else [1]
+    async with running_watcher(store, bus, fallback_seconds=3600) as watcher:
         run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
-        assert [event.seq for event in watcher.recent_events(SPACE, run.id, 0)] == told
+        assert [event.seq for event in watcher.recent_events(SPACE, run.id, 0)] == expected
         with watcher.watch(SPACE, run.id):
-            assert [event.seq for event in watcher.recent_events(SPACE, run.id, 0)] == told
+            assert [event.seq for event in watcher.recent_events(SPACE, run.id, 0)] == expected
         assert watcher.recent_events(SPACE, RunId("another"), 0) == []
 
 
 async def test_an_unused_watch_is_removed(store: Store, bus: LocalBus) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
-    async with watching(store, bus) as watcher:
+    async with running_watcher(store, bus) as watcher:
         with watcher.watch(SPACE, run.id) as first, watcher.watch(SPACE, run.id) as second:
             assert first is second
         with watcher.watch(SPACE, run.id) as third:

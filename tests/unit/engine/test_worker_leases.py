@@ -17,157 +17,168 @@ from holdfast.testing.clock import HeldClock
 from tests.builders import MINUTE, SECOND, claim, text_events
 from tests.conformance.conftest import SPACE
 from tests.conformance.run_builders import QUEUED, commit, get, queued, run_after, status, stream
-from tests.unit.engine.workers import HOUR, SOON, Actor, Watched, becomes, completing, hanging, working
+from tests.unit.engine.workers import (
+    HOUR,
+    SHORT_HEARTBEAT,
+    Actor,
+    ObservedLeases,
+    complete_run,
+    ignore_stop,
+    running_worker,
+    wait_for_status,
+)
 
 MOMENT = timedelta(milliseconds=200)
 
 
 async def test_one_heartbeat_renews_every_lease(store: Store, bus: LocalBus, clock: HeldClock) -> None:
-    leases, actor = Watched(store.leases), Actor(hanging)
+    leases, actor = ObservedLeases(store.leases), Actor(ignore_stop)
     for number in range(4):
         await queued(store, f"{number}")
-    async with working(store, bus, actor, leases=leases, lease=MINUTE, heartbeat=SOON):
+    async with running_worker(store, bus, actor, leases=leases, lease=MINUTE, heartbeat=SHORT_HEARTBEAT):
         for _ in range(4):
-            await actor.begun.get()
+            await actor.started.get()
         for _ in range(5):
             clock.tick(MINUTE / 2)
-            await leases.was_asked("renew", times=2)  # the second begins after the first is done
+            await leases.wait_for_calls("renew", times=2)  # the second begins after the first is done
         assert await store.leases.expire() == []
-        assert actor.cut.empty()
+        assert actor.cancelled.empty()
 
 
 async def test_a_run_whose_lease_was_lost_is_cancelled_and_writes_nothing(
     store: Store, bus: LocalBus, clock: HeldClock
 ) -> None:
-    actor = Actor(hanging)
+    actor = Actor(ignore_stop)
     run = await queued(store, "hi")
-    async with working(store, bus, actor, lease=MINUTE, heartbeat=SOON):
-        lost = await actor.begun.get()
+    async with running_worker(store, bus, actor, lease=MINUTE, heartbeat=SHORT_HEARTBEAT):
+        lost_lease = await actor.started.get()
         clock.tick(2 * MINUTE)
         while await store.leases.expire() != [run.id]:  # unless a beat came first
             clock.tick(2 * MINUTE)
         clock.tick(2 * MINUTE)
-        (taken,) = await store.leases.claim(SECOND, lease=HOUR)
+        (new_lease,) = await store.leases.claim(SECOND, lease=HOUR)
         before = await stream(store, run.id)
-        assert await actor.cut.get() == lost
+        assert await actor.cancelled.get() == lost_lease
     assert await stream(store, run.id) == before
-    (kept,) = await store.leases.renew(SECOND, [taken], lease=HOUR)  # letting go of the lost one did not touch it
-    assert kept.number == taken.number
+    (renewed,) = await store.leases.renew(
+        SECOND, [new_lease], lease=HOUR
+    )  # letting go of the lost one did not touch it
+    assert renewed.number == new_lease.number
     with pytest.raises(LeaseLost):
-        await store.journal.commit(Commit(lease=lost, events=text_events("late")))
+        await store.journal.commit(Commit(lease=lost_lease, events=text_events("late")))
 
 
 async def test_an_ended_run_is_cancelled_without_waiting_for_the_heartbeat(store: Store, bus: LocalBus) -> None:
-    actor = Actor(hanging)
+    actor = Actor(ignore_stop)
     run, other = await queued(store, "hi"), await queued(store, "ho")
-    async with working(store, bus, actor, heartbeat=HOUR):
-        await actor.begun.get()
-        await actor.begun.get()
+    async with running_worker(store, bus, actor, heartbeat=HOUR):
+        await actor.started.get()
+        await actor.started.get()
         await store.runs.end(SPACE, run.id)
-        assert (await actor.cut.get()).run_id == run.id
-        assert actor.at == [other.id]
+        assert (await actor.cancelled.get()).run_id == run.id
+        assert actor.active == [other.id]
 
 
 async def test_a_run_behind_an_ended_one_starts_once_that_is_cancelled(store: Store, bus: LocalBus) -> None:
     async def hang_first(lease: Lease, stop: asyncio.Event) -> None:
-        await (hanging(lease, stop) if lease.run_id == first.id else completing(store)(lease, stop))
+        await (ignore_stop(lease, stop) if lease.run_id == first.id else complete_run(store)(lease, stop))
 
     actor = Actor(hang_first)
     first = await queued(store, "one")
     second = await run_after(store, first, "two")
-    async with working(store, bus, actor):
-        await actor.begun.get()
+    async with running_worker(store, bus, actor):
+        await actor.started.get()
         await store.runs.end(SPACE, first.id)
-        await becomes(store, second, RunStatus.COMPLETED)
+        await wait_for_status(store, second, RunStatus.COMPLETED)
 
 
 async def test_an_executor_that_returns_when_cancelled_is_released_too(store: Store, bus: LocalBus) -> None:
-    async def shrug(lease: Lease, stop: asyncio.Event) -> None:
+    async def return_when_cancelled(lease: Lease, stop: asyncio.Event) -> None:
         if lease.run_id == first.id:
             with suppress(asyncio.CancelledError):
-                await hanging(lease, stop)
+                await ignore_stop(lease, stop)
         else:
-            await completing(store)(lease, stop)
+            await complete_run(store)(lease, stop)
 
-    actor = Actor(shrug)
+    actor = Actor(return_when_cancelled)
     first = await queued(store, "one")
     second = await run_after(store, first, "two")
-    async with working(store, bus, actor):
-        await actor.begun.get()
+    async with running_worker(store, bus, actor):
+        await actor.started.get()
         await store.runs.end(SPACE, first.id)
-        await becomes(store, second, RunStatus.COMPLETED)
+        await wait_for_status(store, second, RunStatus.COMPLETED)
 
 
 async def test_an_end_whose_hint_was_lost_is_noticed_at_the_next_heartbeat(store: Store) -> None:
-    actor = Actor(hanging)
+    actor = Actor(ignore_stop)
     run = await queued(store, "hi")
-    async with working(store, LocalBus(), actor, heartbeat=SOON):  # not the bus that the store tells
-        await actor.begun.get()
+    async with running_worker(store, LocalBus(), actor, heartbeat=SHORT_HEARTBEAT):  # not the bus that the store tells
+        await actor.started.get()
         await store.runs.end(SPACE, run.id)
-        assert (await actor.cut.get()).run_id == run.id
+        assert (await actor.cancelled.get()).run_id == run.id
 
 
 async def test_the_end_of_another_workers_run_causes_no_heartbeat(store: Store, bus: LocalBus) -> None:
-    leases, actor = Watched(store.leases), Actor(hanging)
+    leases, actor = ObservedLeases(store.leases), Actor(ignore_stop)
     await queued(store, "hi")
-    async with working(store, bus, actor, leases=leases):
-        await actor.begun.get()
+    async with running_worker(store, bus, actor, leases=leases):
+        await actor.started.get()
         bus.publish(WakeHint(ended=frozenset({(SPACE, RunId("another"))})))
-        await becomes(store, await queued(store, "ho"), RunStatus.RUNNING)  # the hint before this one was heard
-        assert "renew" not in leases.asked
+        await wait_for_status(store, await queued(store, "ho"), RunStatus.RUNNING)  # the hint before this one was heard
+        assert "renew" not in leases.calls
 
 
 async def test_leases_are_renewed_when_hints_may_have_been_lost(store: Store) -> None:
-    bus, actor = LocalBus(), Actor(hanging)
+    bus, actor = LocalBus(), Actor(ignore_stop)
     run = await queued(store, "hi")
-    async with working(store, bus, actor):
-        await actor.begun.get()
+    async with running_worker(store, bus, actor):
+        await actor.started.get()
         await store.runs.end(SPACE, run.id)
         bus.publish(WakeHint(everything=True))
-        assert (await actor.cut.get()).run_id == run.id
+        assert (await actor.cancelled.get()).run_id == run.id
 
 
 async def test_a_run_is_cancelled_when_its_lease_could_not_be_renewed_in_time(
     store: Store, bus: LocalBus, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Somebody else may have the run by then: that the store does not answer us says nothing about others."""
-    leases, actor = Watched(store.leases), Actor(hanging)
+    leases, actor = ObservedLeases(store.leases), Actor(ignore_stop)
     run = await queued(store, "hi")
-    async with working(store, bus, actor, leases=leases, lease=MOMENT, heartbeat=MOMENT / 4):
-        await actor.begun.get()
-        leases.down = {"renew"}
-        assert (await actor.cut.get()).run_id == run.id
-        leases.down = set()
-        await actor.begun.get()  # it was given back, and is taken up again
+    async with running_worker(store, bus, actor, leases=leases, lease=MOMENT, heartbeat=MOMENT / 4):
+        await actor.started.get()
+        leases.unavailable = {"renew"}
+        assert (await actor.cancelled.get()).run_id == run.id
+        leases.unavailable = set()
+        await actor.started.get()  # it was given back, and is taken up again
     assert f"run {run.id} is cancelled" in caplog.text
 
 
 async def test_a_failed_heartbeat_is_retried_before_the_lease_expires(store: Store, bus: LocalBus) -> None:
-    leases, actor = Watched(store.leases), Actor(hanging)
+    leases, actor = ObservedLeases(store.leases), Actor(ignore_stop)
     await queued(store, "hi")
-    async with working(store, bus, actor, leases=leases, heartbeat=SOON):
-        await actor.begun.get()
-        leases.down = {"renew"}
-        await leases.was_asked("renew", times=3)
-        leases.down = set()
-        await leases.was_asked("renew", times=3)
-        assert actor.cut.empty()
+    async with running_worker(store, bus, actor, leases=leases, heartbeat=SHORT_HEARTBEAT):
+        await actor.started.get()
+        leases.unavailable = {"renew"}
+        await leases.wait_for_calls("renew", times=3)
+        leases.unavailable = set()
+        await leases.wait_for_calls("renew", times=3)
+        assert actor.cancelled.empty()
 
 
 async def test_a_lease_lasts_from_its_last_renewal(store: Store, bus: LocalBus) -> None:
-    leases, actor = Watched(store.leases), Actor(hanging)
+    leases, actor = ObservedLeases(store.leases), Actor(ignore_stop)
     loop = asyncio.get_running_loop()
     await queued(store, "hi")
-    async with working(store, bus, actor, leases=leases, lease=3 * MOMENT, heartbeat=SOON):
-        await actor.begun.get()
-        begun = loop.time()
-        while loop.time() < begun + 3 * MOMENT.total_seconds():
-            await leases.was_asked("renew")
-        leases.down = {"renew"}
-        await leases.was_asked("renew")
-        leases.down = set()
-        await leases.was_asked("renew", times=2)
-        assert actor.cut.empty()
+    async with running_worker(store, bus, actor, leases=leases, lease=3 * MOMENT, heartbeat=SHORT_HEARTBEAT):
+        await actor.started.get()
+        start = loop.time()
+        while loop.time() < start + 3 * MOMENT.total_seconds():
+            await leases.wait_for_calls("renew")
+        leases.unavailable = {"renew"}
+        await leases.wait_for_calls("renew")
+        leases.unavailable = set()
+        await leases.wait_for_calls("renew", times=2)
+        assert actor.cancelled.empty()
 
 
 async def test_a_reclaimed_run_starts_when_its_previous_execution_has_ended(store: Store, bus: LocalBus) -> None:
@@ -175,7 +186,7 @@ async def test_a_reclaimed_run_starts_when_its_previous_execution_has_ended(stor
 
     async def requeue_then_linger(lease: Lease, stop: asyncio.Event) -> None:
         if lease.number > 1:
-            await completing(store)(lease, stop)
+            await complete_run(store)(lease, stop)
             return
         await commit(store, lease, move=QUEUED)
         try:
@@ -186,25 +197,33 @@ async def test_a_reclaimed_run_starts_when_its_previous_execution_has_ended(stor
 
     actor = Actor(requeue_then_linger)
     run = await queued(store, "hi")
-    async with working(store, bus, actor):
-        await actor.begun.get()
+    async with running_worker(store, bus, actor):
+        await actor.started.get()
         await at_once.wait()  # the worker has it again, under another lease
         assert (await get(store, run.id)).status is RunStatus.RUNNING
-        assert actor.begun.empty()
+        assert actor.started.empty()
         tidy.set()
-        await becomes(store, run, RunStatus.COMPLETED)
-    assert actor.most == 1
+        await wait_for_status(store, run, RunStatus.COMPLETED)
+    assert actor.max_active == 1
 
 
 async def test_the_run_of_a_dead_worker_is_requeued(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     run = await queued(store, "hi")
     await claim(store, SECOND)  # who dies now
-    leases = Watched(store.leases)
-    async with working(store, bus, Actor(completing(store)), leases=leases, heartbeat=SOON, patience=0.02, clock=clock):
-        await leases.was_asked("expire", times=2)
+    leases = ObservedLeases(store.leases)
+    async with running_worker(
+        store,
+        bus,
+        Actor(complete_run(store)),
+        leases=leases,
+        heartbeat=SHORT_HEARTBEAT,
+        fallback_seconds=0.02,
+        clock=clock,
+    ):
+        await leases.wait_for_calls("expire", times=2)
         assert await status(store, run.id) is RunStatus.RUNNING
         clock.tick(2 * MINUTE)
         while await status(store, run.id) is RunStatus.RUNNING:  # noqa: ASYNC110 - until the worker took it back
             await asyncio.sleep(0.002)
         clock.tick(MINUTE)  # its delay
-        assert (await becomes(store, run, RunStatus.COMPLETED)).session_id == "worker.3"
+        assert (await wait_for_status(store, run, RunStatus.COMPLETED)).session_id == "worker.3"

@@ -10,22 +10,31 @@ from holdfast.domain.run import RunStatus
 from holdfast.engine.loops import FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS, StoreOutage
 from holdfast.store.store import Store
 from tests.conformance.run_builders import queued
-from tests.unit.engine.workers import SOON, Actor, Watched, becomes, completing, working
+from tests.unit.engine.workers import (
+    SHORT_HEARTBEAT,
+    Actor,
+    ObservedLeases,
+    complete_run,
+    running_worker,
+    wait_for_status,
+)
 
 
 async def test_a_worker_survives_an_unavailable_store(
     store: Store, bus: LocalBus, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="holdfast")
-    leases = Watched(store.leases)
-    leases.down = {"claim", "renew", "release", "expire", "queue"}
+    leases = ObservedLeases(store.leases)
+    leases.unavailable = {"claim", "renew", "release", "expire", "queue"}
     run = await queued(store, "hi")
-    async with working(store, bus, Actor(completing(store)), leases=leases, heartbeat=SOON, patience=0.01):
-        await leases.was_asked("claim", times=3)
-        await leases.was_asked("expire", times=3)
-        leases.down = set()
-        await becomes(store, run, RunStatus.COMPLETED)
-        await leases.was_asked("expire", times=2)
+    async with running_worker(
+        store, bus, Actor(complete_run(store)), leases=leases, heartbeat=SHORT_HEARTBEAT, fallback_seconds=0.01
+    ):
+        await leases.wait_for_calls("claim", times=3)
+        await leases.wait_for_calls("expire", times=3)
+        leases.unavailable = set()
+        await wait_for_status(store, run, RunStatus.COMPLETED)
+        await leases.wait_for_calls("expire", times=2)
     claiming = [record.getMessage() for record in caplog.records if "claiming runs" in record.getMessage()]
     assert len(claiming) == 2, "once when it began, once when it was over"
     assert "does not respond" in claiming[0] and "as the test says" in claiming[0] and "recovered" in claiming[1]

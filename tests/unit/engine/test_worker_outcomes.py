@@ -16,10 +16,19 @@ from holdfast.testing.clock import HeldClock
 from tests.builders import SECOND
 from tests.conformance.conftest import SPACE
 from tests.conformance.run_builders import COMPLETED, QUEUED, WAITING, commit, get, queued, run_after, status, stream
-from tests.unit.engine.workers import HOUR, SOON, Actor, Play, Watched, becomes, completing, working
+from tests.unit.engine.workers import (
+    HOUR,
+    SHORT_HEARTBEAT,
+    Actor,
+    ExecuteFunction,
+    ObservedLeases,
+    complete_run,
+    running_worker,
+    wait_for_status,
+)
 
 
-def raising(error: BaseException) -> Play:
+def raising(error: BaseException) -> ExecuteFunction:
     """Return a play that goes wrong."""
 
     async def play(lease: Lease, stop: asyncio.Event) -> None:
@@ -35,33 +44,33 @@ async def test_a_run_whose_lease_a_commit_ended_is_not_released_again(
     async def play(lease: Lease, stop: asyncio.Event) -> None:
         await commit(store, lease, move=move)
 
-    leases, run = Watched(store.leases), await queued(store, "hi")
-    leases.down = {"renew"}  # a beat that falls into the last commit may cut the work off, and then lets go
-    async with working(store, bus, Actor(play), leases=leases, heartbeat=SOON):
-        await becomes(store, run, left)
-        await leases.was_asked("expire", times=2)
+    leases, run = ObservedLeases(store.leases), await queued(store, "hi")
+    leases.unavailable = {"renew"}  # a beat that falls into the last commit may cut the work off, and then lets go
+    async with running_worker(store, bus, Actor(play), leases=leases, heartbeat=SHORT_HEARTBEAT):
+        await wait_for_status(store, run, left)
+        await leases.wait_for_calls("expire", times=2)
     assert (await get(store, run.id)).status is left
-    assert "release" not in leases.asked, "to give back what is given back is a transaction for nothing"
+    assert "release" not in leases.calls, "to give back what is given back is a transaction for nothing"
 
 
 async def test_a_run_that_requeues_itself_is_claimed_again(store: Store, bus: LocalBus) -> None:
     async def three_times(lease: Lease, stop: asyncio.Event) -> None:
-        await (commit(store, lease, move=QUEUED) if actor.begun.qsize() < 3 else completing(store)(lease, stop))
+        await (commit(store, lease, move=QUEUED) if actor.started.qsize() < 3 else complete_run(store)(lease, stop))
 
     actor, run = Actor(three_times), await queued(store, "hi")
-    async with working(store, bus, actor):
-        await becomes(store, run, RunStatus.COMPLETED)
-    assert [(await actor.begun.get()).run_id for _ in range(3)] == [run.id] * 3
+    async with running_worker(store, bus, actor):
+        await wait_for_status(store, run, RunStatus.COMPLETED)
+    assert [(await actor.started.get()).run_id for _ in range(3)] == [run.id] * 3
 
 
 async def test_a_lease_that_an_executor_left_behind_is_released(store: Store, bus: LocalBus) -> None:
     async def second_time(lease: Lease, stop: asyncio.Event) -> None:
-        if actor.begun.qsize() == 2:
-            await completing(store)(lease, stop)
+        if actor.started.qsize() == 2:
+            await complete_run(store)(lease, stop)
 
     actor, run = Actor(second_time), await queued(store, "hi")
-    async with working(store, bus, actor, heartbeat=SOON):
-        done = await becomes(store, run, RunStatus.COMPLETED)
+    async with running_worker(store, bus, actor, heartbeat=SHORT_HEARTBEAT):
+        done = await wait_for_status(store, run, RunStatus.COMPLETED)
     assert done.attempt == 1, "to give a run back is not an attempt"
 
 
@@ -70,10 +79,10 @@ async def test_an_unavailable_run_is_requeued_with_a_growing_delay(
 ) -> None:
     actor, run = Actor(raising(Unavailable("not now"))), await queued(store, "hi")
     delays = []
-    async with working(store, bus, actor, clock=clock, patience=0.01):
+    async with running_worker(store, bus, actor, clock=clock, fallback_seconds=0.01):
         for _ in range(12):
-            await actor.begun.get()
-            put_off = await becomes(store, run, RunStatus.QUEUED)
+            await actor.started.get()
+            put_off = await wait_for_status(store, run, RunStatus.QUEUED)
             assert put_off.wait_until is not None and put_off.attempt == 0
             delays.append(millis(put_off.wait_until) - clock.now())
             clock.tick(HOUR)
@@ -82,18 +91,18 @@ async def test_an_unavailable_run_is_requeued_with_a_growing_delay(
 
 async def test_the_requeue_delay_resets_after_a_success(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     async def now_and_then(lease: Lease, stop: asyncio.Event) -> None:
-        if actor.begun.qsize() == 3:
+        if actor.started.qsize() == 3:
             await commit(store, lease, move=QUEUED)
         else:
             raise Unavailable("not now")
 
     actor, run = Actor(now_and_then), await queued(store, "hi")
     delays = []
-    async with working(store, bus, actor, clock=clock, patience=0.01):
+    async with running_worker(store, bus, actor, clock=clock, fallback_seconds=0.01):
         for times in (1, 2, 4):
-            while actor.begun.qsize() < times:  # noqa: ASYNC110 - it is worked on meanwhile
+            while actor.started.qsize() < times:  # noqa: ASYNC110 - it is worked on meanwhile
                 await asyncio.sleep(0.002)
-            put_off = await becomes(store, run, RunStatus.QUEUED)
+            put_off = await wait_for_status(store, run, RunStatus.QUEUED)
             assert put_off.wait_until is not None
             delays.append(millis(put_off.wait_until) - clock.now())
             clock.tick(HOUR)
@@ -123,8 +132,8 @@ async def test_an_unexpected_error_fails_its_run_and_is_logged(
     details: dict[str, str],
 ) -> None:
     run = await queued(store, "hi")
-    async with working(store, bus, Actor(raising(error))):
-        failed = await becomes(store, run, RunStatus.FAILED)
+    async with running_worker(store, bus, Actor(raising(error))):
+        failed = await wait_for_status(store, run, RunStatus.FAILED)
     assert failed.error is not None
     assert (failed.error.code, failed.error.message, failed.error.details) == ("INTERNAL", message, details)
     assert failed.status_reason == "internal error"
@@ -138,27 +147,27 @@ async def test_a_failing_run_does_not_affect_others(store: Store, bus: LocalBus)
     async def play(lease: Lease, stop: asyncio.Event) -> None:
         if lease.run.tags == ["bad"]:
             raise RuntimeError("only this one")
-        await completing(store)(lease, stop)
+        await complete_run(store)(lease, stop)
 
-    bad = [await queued(store, "hi", tags=["bad"]) for _ in range(5)]
-    good = [await queued(store, "hi") for _ in range(5)]
-    async with working(store, bus, Actor(play), concurrency=2):
-        for run in bad:
-            await becomes(store, run, RunStatus.FAILED)
-        for run in good:
-            await becomes(store, run, RunStatus.COMPLETED)
+    failing_runs = [await queued(store, "hi", tags=["bad"]) for _ in range(5)]
+    other_runs = [await queued(store, "hi") for _ in range(5)]
+    async with running_worker(store, bus, Actor(play), concurrency=2):
+        for run in failing_runs:
+            await wait_for_status(store, run, RunStatus.FAILED)
+        for run in other_runs:
+            await wait_for_status(store, run, RunStatus.COMPLETED)
 
 
 async def test_a_run_behind_a_failed_one_starts(store: Store, bus: LocalBus) -> None:
     async def play(lease: Lease, stop: asyncio.Event) -> None:
         if lease.run_id == first.id:
             raise RuntimeError("broken")
-        await completing(store)(lease, stop)
+        await complete_run(store)(lease, stop)
 
     first = await queued(store, "one")
     second = await run_after(store, first, "two")
-    async with working(store, bus, Actor(play)):
-        await becomes(store, second, RunStatus.COMPLETED)
+    async with running_worker(store, bus, Actor(play)):
+        await wait_for_status(store, second, RunStatus.COMPLETED)
 
 
 async def test_an_error_does_not_fail_a_run_that_another_worker_owns(store: Store, bus: LocalBus) -> None:
@@ -169,13 +178,15 @@ async def test_an_error_does_not_fail_a_run_that_another_worker_owns(store: Stor
         raise RuntimeError("too late")
 
     actor, run = Actor(play), await queued(store, "hi")
-    async with working(store, bus, actor, concurrency=1) as worker:  # it has no room to claim the run again itself
-        await store.leases.release(await actor.begun.get())
-        (taken,) = await store.leases.claim(SECOND, lease=HOUR)
+    async with running_worker(
+        store, bus, actor, concurrency=1
+    ) as worker:  # it has no room to claim the run again itself
+        await store.leases.release(await actor.started.get())
+        (new_lease,) = await store.leases.claim(SECOND, lease=HOUR)
         gate.set()
         while worker.active_count:  # noqa: ASYNC110 - until it has let go
             await asyncio.sleep(0.002)
-        assert await store.leases.renew(SECOND, [taken], lease=HOUR)
+        assert await store.leases.renew(SECOND, [new_lease], lease=HOUR)
         assert await status(store, run.id) is RunStatus.RUNNING
 
 
@@ -188,8 +199,8 @@ async def test_a_run_whose_lease_was_lost_is_released_without_an_error(
 
     first = await queued(store, "one")
     second = await run_after(store, first, "two")
-    async with working(store, bus, Actor(play)):
-        await becomes(store, second, RunStatus.CANCELLED)
+    async with running_worker(store, bus, Actor(play)):
+        await wait_for_status(store, second, RunStatus.CANCELLED)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -200,31 +211,31 @@ async def test_a_run_that_cancels_itself_is_requeued(
     """What is cancelled from inside comes back after a while, and not again and again at once."""
 
     async def once(lease: Lease, stop: asyncio.Event) -> None:
-        if actor.begun.qsize() == 1:
+        if actor.started.qsize() == 1:
             raise error
-        await completing(store)(lease, stop)
+        await complete_run(store)(lease, stop)
 
     actor, run = Actor(once), await queued(store, "hi")
-    async with working(store, bus, actor, clock=clock, patience=0.01):
+    async with running_worker(store, bus, actor, clock=clock, fallback_seconds=0.01):
         if isinstance(error, asyncio.CancelledError):
-            await actor.cut.get()
-            put_off = await becomes(store, run, RunStatus.QUEUED)
+            await actor.cancelled.get()
+            put_off = await wait_for_status(store, run, RunStatus.QUEUED)
             assert put_off.wait_until is not None
             clock.tick(HOUR)
-        await becomes(store, run, RunStatus.COMPLETED)
+        await wait_for_status(store, run, RunStatus.COMPLETED)
 
 
 async def test_the_release_is_retried_while_the_store_is_unavailable(
     store: Store, bus: LocalBus, clock: HeldClock
 ) -> None:
-    leases, actor = Watched(store.leases), Actor(raising(Unavailable("not now")))
+    leases, actor = ObservedLeases(store.leases), Actor(raising(Unavailable("not now")))
     run = await queued(store, "hi")
-    leases.down = {"release"}
-    async with working(store, bus, actor, leases=leases, clock=clock):
-        await leases.was_asked("release", times=3)
+    leases.unavailable = {"release"}
+    async with running_worker(store, bus, actor, leases=leases, clock=clock):
+        await leases.wait_for_calls("release", times=3)
         assert await status(store, run.id) is RunStatus.RUNNING
-        leases.down = set()
-        put_off = await becomes(store, run, RunStatus.QUEUED)
+        leases.unavailable = set()
+        put_off = await wait_for_status(store, run, RunStatus.QUEUED)
         assert put_off.wait_until is not None
         assert millis(put_off.wait_until) - clock.now() == 100, "it was put off once, however often that was tried"
 
@@ -232,11 +243,13 @@ async def test_the_release_is_retried_while_the_store_is_unavailable(
 async def test_a_lease_that_cannot_be_released_expires_by_itself(
     store: Store, bus: LocalBus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    leases, actor = Watched(store.leases), Actor(raising(Unavailable("not now")))
+    leases, actor = ObservedLeases(store.leases), Actor(raising(Unavailable("not now")))
     run = await queued(store, "hi")
-    leases.down = {"release", "renew"}
-    async with working(store, bus, actor, leases=leases, lease=5 * SOON, heartbeat=SOON) as worker:
-        await actor.begun.get()
+    leases.unavailable = {"release", "renew"}
+    async with running_worker(
+        store, bus, actor, leases=leases, lease=5 * SHORT_HEARTBEAT, heartbeat=SHORT_HEARTBEAT
+    ) as worker:
+        await actor.started.get()
         while worker.active_count:  # noqa: ASYNC110 - until it has given up
             await asyncio.sleep(0.002)
         assert f"run {run.id} could not be released" in caplog.text

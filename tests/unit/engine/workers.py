@@ -22,19 +22,19 @@ from holdfast.store.store import Store
 from tests.builders import finish
 from tests.conformance.run_builders import get
 
-Play: TypeAlias = Callable[[Lease, asyncio.Event], Awaitable[None]]
+ExecuteFunction: TypeAlias = Callable[[Lease, asyncio.Event], Awaitable[None]]
 
 WORKER: Final = OwnerId("worker")
 TIMERS: Final = OwnerId("timers")
 HOUR: Final = timedelta(hours=1)
-SOON: Final = timedelta(milliseconds=20)
-NEVER: Final = 3600.0
+SHORT_HEARTBEAT: Final = timedelta(milliseconds=20)
+NEVER_SECONDS: Final = 3600.0
 """Seconds that no test waits for: every event in it has another cause than time."""
-LIMIT: Final = 30.0
+HANG_TIMEOUT_SECONDS: Final = 30.0
 """Seconds after which a test counts as hanging."""
 
 
-class DeafBus(LocalBus):
+class LossyBus(LocalBus):
     """A bus that loses every hint."""
 
     def publish(self, wake: WakeHint) -> None:
@@ -44,129 +44,140 @@ class DeafBus(LocalBus):
 class Actor:
     """`Executor` that runs a function for each run, and records which runs are active."""
 
-    def __init__(self, play: Play) -> None:
-        self._play = play
-        self.begun: asyncio.Queue[Lease] = asyncio.Queue()
-        self.cut: asyncio.Queue[Lease] = asyncio.Queue()
-        self.at: list[RunId] = []
-        self.most = 0
+    def __init__(self, execute: ExecuteFunction) -> None:
+        self._execute = execute
+        self.started: asyncio.Queue[Lease] = asyncio.Queue()
+        self.cancelled: asyncio.Queue[Lease] = asyncio.Queue()
+        self.active: list[RunId] = []
+        self.max_active = 0
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
         """Execute a run."""
-        self.at.append(lease.run_id)
-        self.most = max(self.most, len(self.at))
-        self.begun.put_nowait(lease)
+        self.active.append(lease.run_id)
+        self.max_active = max(self.max_active, len(self.active))
+        self.started.put_nowait(lease)
         try:
-            await self._play(lease, stop)
+            await self._execute(lease, stop)
         except asyncio.CancelledError:
-            self.cut.put_nowait(lease)
+            self.cancelled.put_nowait(lease)
             raise
         finally:
-            self.at.remove(lease.run_id)
+            self.active.remove(lease.run_id)
 
 
-def completing(store: Store) -> Play:
+def complete_run(store: Store) -> ExecuteFunction:
     """Return a function that completes its run at once."""
     return lambda lease, _: finish(store, lease)
 
 
-async def hanging(lease: Lease, stop: asyncio.Event) -> None:
+async def ignore_stop(lease: Lease, stop: asyncio.Event) -> None:
     """Execute a run for ever, ignoring `stop`."""
     await asyncio.Event().wait()
 
 
-async def obeying(lease: Lease, stop: asyncio.Event) -> None:
+async def obey_stop(lease: Lease, stop: asyncio.Event) -> None:
     """Execute a run until `stop` is set."""
     await stop.wait()
 
 
-class Watched:
+class ObservedLeases:
     """`Leases` that count their calls, and are unavailable on request."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
-        self.asked: dict[str, int] = {}
-        self.down: set[str] = set()
+        self.calls: dict[str, int] = {}
+        self.unavailable: set[str] = set()
         """Operations that raise `Unavailable`."""
-        self.gate: asyncio.Event | None = None
+        self.claim_gate: asyncio.Event | None = None
         """A claim returns only when it is set."""
-        self.answered = 0
+        self.returned = 0
         """The number of claims and queue reads that returned."""
 
     async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
-        self._ask("claim")
+        self._count_call("claim")
         claimed = await self._leases.claim(owner, lease=lease, limit=limit)
-        if self.gate is not None:
-            await self.gate.wait()
-        self.answered += 1
+        if self.claim_gate is not None:
+            await self.claim_gate.wait()
+        self.returned += 1
         return claimed
 
-    async def be_left_alone(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no claim or queue read is in progress or about to start."""
         quiet = 0
         while quiet < 20:
-            asked = self._asked_about_work
+            calls = self._work_calls
             await asyncio.sleep(0)
-            quiet = quiet + 1 if self._asked_about_work == asked == self.answered else 0
+            quiet = quiet + 1 if self._work_calls == calls == self.returned else 0
 
     @property
-    def _asked_about_work(self) -> int:
-        return self.asked.get("claim", 0) + self.asked.get("queue", 0)
+    def _work_calls(self) -> int:
+        return self.calls.get("claim", 0) + self.calls.get("queue", 0)
 
     async def renew(self, owner: OwnerId, leases: Sequence[Lease], *, lease: timedelta) -> list[Lease]:
-        self._ask("renew")
+        self._count_call("renew")
         return await self._leases.renew(owner, leases, lease=lease)
 
     async def release(self, lease: Lease, *, delay: timedelta = timedelta()) -> None:
-        self._ask("release")
+        self._count_call("release")
         await self._leases.release(lease, delay=delay)
 
     async def expire(self, *, cap: int = 5) -> list[RunId]:
-        self._ask("expire")
+        self._count_call("expire")
         return await self._leases.expire(cap=cap)
 
     async def queue_state(self) -> QueueState:
-        self._ask("queue")
+        self._count_call("queue")
         state = await self._leases.queue_state()
-        self.answered += 1
+        self.returned += 1
         return state
 
-    async def was_asked(self, what: str, times: int = 1) -> None:
+    async def wait_for_calls(self, operation: str, times: int = 1) -> None:
         """Wait for so many more calls of an operation."""
-        wanted = self.asked.get(what, 0) + times
-        while self.asked.get(what, 0) < wanted:  # noqa: ASYNC110 - others ask meanwhile
+        expected = self.calls.get(operation, 0) + times
+        while self.calls.get(operation, 0) < expected:  # noqa: ASYNC110 - others ask meanwhile
             await asyncio.sleep(0.002)
 
-    def _ask(self, what: str) -> None:
-        self.asked[what] = self.asked.get(what, 0) + 1
-        if what in self.down:
+    def _count_call(self, operation: str) -> None:
+        self.calls[operation] = self.calls.get(operation, 0) + 1
+        if operation in self.unavailable:
             raise Unavailable("as the test says")
 
 
 def new_worker(store: Store, watcher: Watcher, actor: Actor, **options: Any) -> Worker:
     """Create a worker whose heartbeat never runs, unless `options` set its interval."""
-    given = {"leases": store.leases, "owner": WORKER, "concurrency": 4, "lease": 2 * HOUR, "heartbeat": HOUR, **options}
-    return Worker(executor=actor, runs=store.runs, events=store.events, watcher=watcher, **given)
+    worker_options = {
+        "leases": store.leases,
+        "owner": WORKER,
+        "concurrency": 4,
+        "lease": 2 * HOUR,
+        "heartbeat": HOUR,
+        **options,
+    }
+    return Worker(executor=actor, runs=store.runs, events=store.events, watcher=watcher, **worker_options)
 
 
 @asynccontextmanager
-async def working(
+async def running_worker(
     store: Store,
     bus: Bus,
     actor: Actor,
     *,
     leases: Leases | None = None,
     clock: Clock | None = None,
-    patience: float = NEVER,
+    fallback_seconds: float = NEVER_SECONDS,
     **options: Any,
 ) -> AsyncIterator[Worker]:
     """Run a worker while the block runs. By default nothing in it depends on time."""
-    used = leases or store.leases
+    used_leases = leases or store.leases
     watcher = Watcher(
-        bus=bus, events=store.events, leases=used, clock=clock or SystemClock(), fallback_seconds=patience
+        bus=bus,
+        events=store.events,
+        leases=used_leases,
+        clock=clock or SystemClock(),
+        fallback_seconds=fallback_seconds,
     )
-    worker = new_worker(store, watcher, actor, leases=used, **options)
-    async with asyncio.timeout(LIMIT), background(watcher.run()), background(worker.run()) as work:
+    worker = new_worker(store, watcher, actor, leases=used_leases, **options)
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), background(watcher.run()), background(worker.run()) as work:
         try:
             yield worker
         finally:
@@ -175,9 +186,9 @@ async def working(
 
 
 @asynccontextmanager
-async def background(doing: Any) -> AsyncIterator[asyncio.Task[None]]:
+async def background(coroutine: Any) -> AsyncIterator[asyncio.Task[None]]:
     """Run a coroutine as a task while the block runs; its error is raised at the end."""
-    task = asyncio.get_running_loop().create_task(doing)
+    task = asyncio.get_running_loop().create_task(coroutine)
     await asyncio.sleep(0)  # it starts
     try:
         yield task
@@ -188,17 +199,17 @@ async def background(doing: Any) -> AsyncIterator[asyncio.Task[None]]:
 
 
 @asynccontextmanager
-async def firing(
+async def running_timers(
     store: Store,
     bus: Bus,
     clock: Clock,
     *,
     kinds: Mapping[str, TimerAction] | None = None,
-    patience: float = NEVER,
+    fallback_seconds: float = NEVER_SECONDS,
     owner: OwnerId = TIMERS,
 ) -> AsyncIterator[None]:
     """Run a timer loop while the block runs."""
-    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=clock, fallback_seconds=NEVER)
+    watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=clock, fallback_seconds=NEVER_SECONDS)
     loop = TimerLoop(
         timers=store.timers,
         interrupts=store.interrupts,
@@ -209,14 +220,14 @@ async def firing(
         owner=owner,
         actions=kinds,
         lease=timedelta(minutes=1),
-        fallback_seconds=patience,
+        fallback_seconds=fallback_seconds,
     )
-    async with asyncio.timeout(LIMIT), background(watcher.run()), background(loop.run()):
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), background(watcher.run()), background(loop.run()):
         yield
 
 
-async def becomes(store: Store, run: Run, status: RunStatus) -> Run:
+async def wait_for_status(store: Store, run: Run, status: RunStatus) -> Run:
     """Wait until a run has a status."""
-    while (now := await get(store, run.id)).status is not status:  # noqa: ASYNC110 - the worker goes on meanwhile
+    while (current := await get(store, run.id)).status is not status:  # noqa: ASYNC110 - the worker goes on meanwhile
         await asyncio.sleep(0.002)
-    return now
+    return current

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.domain.errors import Invalid
 from holdfast.sandbox.processes import SupervisedProcesses, open_processes
-from tests.support.fork_server import ForkServer, Say
+from tests.support.fork_server import ForkServer, SendMessage
 from tests.unit.sandbox.commands import KINDS, begin, command, eventually, marked, new_mark, shell, stubborn, supervisor
 
 ORPHAN = """
@@ -84,7 +84,7 @@ async def test_an_ended_command_leaves_no_resources_behind() -> None:
         await server.send(None)
 
 
-def run_and_compare(_task: None, _say: Say) -> None:
+def run_and_compare(_task: None, _say: SendMessage) -> None:
     """Run commands that end in every way, and fail if one leaves a resource behind."""
     asyncio.run(_run_and_compare())
 
