@@ -21,12 +21,12 @@ for arguments in json.load(sys.stdin):
             main()
         except SystemExit as exc:
             code = exc.code
-    told = [stream.buffer.getvalue().decode() for stream in (out, err) if not stream.flush()]
-    print(json.dumps([code, *told]))
+    outputs = [stream.buffer.getvalue().decode() for stream in (out, err) if not stream.flush()]
+    print(json.dumps([code, *outputs]))
 """
 
 
-class Done(NamedTuple):
+class CommandResult(NamedTuple):
     """The exit code and the output of a command."""
 
     code: int
@@ -34,7 +34,7 @@ class Done(NamedTuple):
     err: str
 
 
-def run_all(commands: Sequence[Sequence[str]]) -> list[Done]:
+def run_all(commands: Sequence[Sequence[str]]) -> list[CommandResult]:
     """Run command lines sequentially, and return their results."""
     process = subprocess.run(
         [sys.executable, "-c", PROGRAM],
@@ -44,4 +44,4 @@ def run_all(commands: Sequence[Sequence[str]]) -> list[Done]:
         timeout=LIMIT,
         check=True,
     )
-    return [Done(*json.loads(line)) for line in process.stdout.splitlines()]
+    return [CommandResult(*json.loads(line)) for line in process.stdout.splitlines()]

@@ -26,9 +26,9 @@ def test_output_is_text_or_json() -> None:
 
 
 def test_an_unknown_command_is_a_usage_error_and_help_names_the_program() -> None:
-    wrong, asked, bare = run_all([["surf"], ["--help"], []])
+    wrong, help_result, bare = run_all([["surf"], ["--help"], []])
     assert (wrong.code, wrong.out, "surf" in wrong.err) == (2, "", True)
-    assert (asked.code, asked.out.startswith("Usage: holdfast ")) == (0, True)
+    assert (help_result.code, help_result.out.startswith("Usage: holdfast ")) == (0, True)
     assert bare.code == 2
 
 
@@ -58,6 +58,8 @@ def test_a_closed_stderr_is_ignored(tmp_path: Path) -> None:
 def test_heavy_modules_are_imported_only_by_commands_that_need_them() -> None:
     commands = [["version"], ["--help"], ["run", "follow", "--help"], ["serve", "--help"], ["serve", "--nonsense"]]
     program = f"{PROGRAM}\nprint([name for name in {HEAVY!r} if name in sys.modules])"
-    asked = json.dumps(commands)
-    done = subprocess.run([sys.executable, "-c", program], input=asked, capture_output=True, text=True, timeout=LIMIT)
+    command_lines = json.dumps(commands)
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=command_lines, capture_output=True, text=True, timeout=LIMIT
+    )
     assert done.stdout.splitlines()[-1] == "[]"

@@ -20,14 +20,14 @@ from tests.cli.batch import run_all
 from tests.support.postgres import PostgresServer
 
 SECRET: Final = "sk-nobody-may-see-this"
-Found: TypeAlias = dict[str, list[Finding]]
+Findings: TypeAlias = dict[str, list[Finding]]
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    made = Workspace.create(tmp_path / "workspace")
-    made.prepare()
-    return made
+    new_workspace = Workspace.create(tmp_path / "workspace")
+    new_workspace.prepare()
+    return new_workspace
 
 
 @pytest.fixture
@@ -37,15 +37,15 @@ async def database(workspace: Workspace) -> Path:
         return workspace.database
 
 
-async def look(workspace: Workspace, database: str | None = None) -> Found:
-    found: Found = {}
+async def check(workspace: Workspace, database: str | None = None) -> Findings:
+    findings: Findings = {}
     for finding in await diagnose(workspace.path, database=database):
-        found.setdefault(finding.about, []).append(finding)
-    return found
+        findings.setdefault(finding.about, []).append(finding)
+    return findings
 
 
-def only(found: Found, about: str, verdict: Severity) -> Finding:
-    (finding,) = found[about]
+def only_finding(findings: Findings, about: str, verdict: Severity) -> Finding:
+    (finding,) = findings[about]
     assert finding.verdict is verdict, finding
     return finding
 
@@ -55,7 +55,7 @@ def test_a_new_workspace_is_healthy_and_keys_are_shown_by_name_only(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     folder = str(Workspace.create(tmp_path / "workspace").path)
-    told, as_json, nowhere = run_all(
+    as_text, as_json, nowhere = run_all(
         [
             ["doctor", "-w", folder],
             ["doctor", "-w", folder, "--json"],
@@ -63,7 +63,7 @@ def test_a_new_workspace_is_healthy_and_keys_are_shown_by_name_only(
         ]
     )
     read = json.loads(as_json.out)
-    assert (told.code, as_json.code, read["healthy"]) == (0, 0, True)
+    assert (as_text.code, as_json.code, read["healthy"]) == (0, 0, True)
     assert {finding["about"] for finding in read["findings"]} >= {
         "versions",
         "settings",
@@ -75,8 +75,8 @@ def test_a_new_workspace_is_healthy_and_keys_are_shown_by_name_only(
         "disk sync",
         "disk space",
     }
-    assert [line for line in told.out.splitlines() if line.startswith("ok       providers") and "openai" in line]
-    assert SECRET not in told.out + told.err + as_json.out + as_json.err
+    assert [line for line in as_text.out.splitlines() if line.startswith("ok       providers") and "openai" in line]
+    assert SECRET not in as_text.out + as_text.err + as_json.out + as_json.err
     assert (nowhere.code, json.loads(nowhere.out)["healthy"]) == (1, False)
     assert "holdfast init" in json.loads(nowhere.out)["findings"][-1]["remedy"]
 
@@ -87,15 +87,15 @@ async def test_files_that_do_not_load_are_named_with_the_problem(workspace: Work
     (workspace.path / "agents" / "hello" / "agent.json").write_text('{"model": 7}')
     (workspace.tools / "broken").mkdir(parents=True)
     (workspace.tools / "broken" / "tool.json").write_text("{}")
-    found = await look(workspace)
+    findings = await check(workspace)
     for about, file, key in (
         ("settings", "settings.json", "workers"),
         ("permissions", "permissions.json", "bash("),
         ("tools", "tools/broken/tool.json", "name"),
     ):
-        finding = only(found, about, Severity.FAILED)
+        finding = only_finding(findings, about, Severity.FAILED)
         assert file in str(finding.remedy) and key in finding.message, finding
-    broken, loaded = found["agents"]
+    broken, loaded = findings["agents"]
     assert (broken.verdict, "agents/hello/agent.json" in str(broken.remedy)) == (Severity.FAILED, True)
     assert (loaded.verdict, loaded.message) == (Severity.OK, "these load: assistant")
 
@@ -106,20 +106,20 @@ async def test_an_agent_whose_provider_has_no_key_is_named_with_the_variable(
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     agent = workspace.path / "agents" / "hello" / "agent.json"
     agent.write_text('{"model": ["anthropic:claude", "nobody:knows"]}')
-    messages = [(finding.verdict, finding.message) for finding in (await look(workspace))["providers"]]
+    messages = [(finding.verdict, finding.message) for finding in (await check(workspace))["providers"]]
     unset = "agent `hello` uses `anthropic:claude`, and `ANTHROPIC_API_KEY` is not set"
     assert (Severity.WARNING, unset) in messages
     assert (Severity.WARNING, "agent `hello` uses `nobody:knows`, and `nobody` is unknown") in messages
 
 
 async def test_an_intact_database_is_healthy(workspace: Workspace, database: Path) -> None:
-    found = await look(workspace)
-    assert "its schema is current" in only(found, "database", Severity.OK).message
-    assert only(found, "integrity", Severity.OK)
-    assert only(found, "server", Severity.OK).message == "no process writes to the database"
+    findings = await check(workspace)
+    assert "its schema is current" in only_finding(findings, "database", Severity.OK).message
+    assert only_finding(findings, "integrity", Severity.OK)
+    assert only_finding(findings, "server", Severity.OK).message == "no process writes to the database"
 
 
-def _scribble(database: Path) -> None:
+def _overwrite_header(database: Path) -> None:
     with database.open("r+b") as file:
         file.seek(4096 * 2)
         file.write(b"\xff" * 4096 * 8)
@@ -129,7 +129,7 @@ def _replace(database: Path) -> None:
     database.write_bytes(b"this is no database, but it is long enough to be taken for one" * 100)
 
 
-def _forget_a_migration(database: Path) -> None:
+def _remove_a_migration(database: Path) -> None:
     _change(database, "DELETE FROM migrations WHERE name = (SELECT MAX(name) FROM migrations)")
 
 
@@ -146,17 +146,17 @@ def _change(database: Path, statement: str) -> None:
 @pytest.mark.parametrize(
     ("harm", "about", "verdict", "words"),
     [
-        (_scribble, "integrity", Severity.FAILED, "damaged"),
+        (_overwrite_header, "integrity", Severity.FAILED, "damaged"),
         (_replace, "database", Severity.FAILED, "not a database"),
-        (_forget_a_migration, "database", Severity.WARNING, "older"),
+        (_remove_a_migration, "database", Severity.WARNING, "older"),
         (_add_a_migration, "database", Severity.FAILED, "later version"),
     ],
 )
 async def test_problems_of_a_database_are_found(
-    harm: Callable[[Path], None], about: str, verdict: Severity, words: str, workspace: Workspace, database: Path
+    damage: Callable[[Path], None], about: str, verdict: Severity, words: str, workspace: Workspace, database: Path
 ) -> None:
-    harm(database)
-    finding = only(await look(workspace), about, verdict)
+    damage(database)
+    finding = only_finding(await check(workspace), about, verdict)
     assert words in finding.message and finding.remedy
 
 
@@ -164,23 +164,27 @@ async def test_an_invalid_url_and_an_unreachable_server_are_reported_without_the
     workspace: Workspace,
 ) -> None:
     for url in (f"mysql://me:{SECRET}@127.0.0.1/x", f"postgresql://me:{SECRET}@127.0.0.1:1/x"):
-        finding = only(await look(workspace, url), "database", Severity.FAILED)
+        finding = only_finding(await check(workspace, url), "database", Severity.FAILED)
         assert finding.remedy and SECRET not in f"{finding}"
 
 
 async def test_a_missing_folder_of_the_database_is_reported(workspace: Workspace) -> None:
-    finding = only(await look(workspace, str(workspace.path / "missing" / "log.db")), "database", Severity.FAILED)
+    finding = only_finding(
+        await check(workspace, str(workspace.path / "missing" / "log.db")), "database", Severity.FAILED
+    )
     assert "missing" in str(finding.remedy)
 
 
 async def test_postgres_is_checked_with_and_without_its_schema(workspace: Workspace, postgres: PostgresServer) -> None:
     url = await postgres.create_database("doctor")
     try:
-        assert "migrations are pending" in only(await look(workspace, url), "database", Severity.WARNING).message
+        assert (
+            "migrations are pending" in only_finding(await check(workspace, url), "database", Severity.WARNING).message
+        )
         async with open_store(url):
-            found = await look(workspace, url)
-        assert "its schema is current" in only(found, "database", Severity.OK).message
-        assert "disk sync" not in found, "the log is not on this machine's disk"
+            findings = await check(workspace, url)
+        assert "its schema is current" in only_finding(findings, "database", Severity.OK).message
+        assert "disk sync" not in findings, "the log is not on this machine's disk"
     finally:
         await postgres.drop_database("doctor")
 
@@ -188,21 +192,21 @@ async def test_postgres_is_checked_with_and_without_its_schema(workspace: Worksp
 async def test_a_process_that_uses_the_database_is_reported_and_not_disturbed(workspace: Workspace) -> None:
     async with open_store(workspace.database, bus=LocalBus()) as store:
         await store.spaces.create(SpaceId("before"), name="Before")
-        found = await look(workspace)
+        findings = await check(workspace)
         await store.spaces.create(SpaceId("after"), name="After")
-    assert only(found, "server", Severity.OK).message == f"process {os.getpid()} uses it now"
-    assert only(found, "database", Severity.OK) and only(found, "integrity", Severity.OK)
+    assert only_finding(findings, "server", Severity.OK).message == f"process {os.getpid()} uses it now"
+    assert only_finding(findings, "database", Severity.OK) and only_finding(findings, "integrity", Severity.OK)
 
 
 async def test_the_trace_exporter_is_checked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "traces" not in await look(workspace)
+    assert "traces" not in await check(workspace)
     workspace.settings.write_text('{"telemetry": {"traces": true}}')
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "pigeon")
-    assert "`pigeon`" in only(await look(workspace), "traces", Severity.FAILED).message
+    assert "`pigeon`" in only_finding(await check(workspace), "traces", Severity.FAILED).message
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
-    assert "without message and tool content" in only(await look(workspace), "traces", Severity.OK).message
+    assert "without message and tool content" in only_finding(await check(workspace), "traces", Severity.OK).message
 
 
 async def test_a_disabled_sandbox_is_reported(workspace: Workspace) -> None:
     workspace.settings.write_text('{"sandbox": "off"}')
-    assert "all rights of the server" in only(await look(workspace), "sandbox", Severity.WARNING).message
+    assert "all rights of the server" in only_finding(await check(workspace), "sandbox", Severity.WARNING).message

@@ -107,10 +107,10 @@ def test_a_url_may_have_capitals_and_a_trailing_slash(server: Server) -> None:
 def test_a_failed_run_fails_the_command_even_without_events_to_show(server: Server) -> None:
     run = server.start("failing")
     follow = ["run", "follow", run, "--url", server.url]
-    (seen,) = run_all([[*follow, "--json"]])
-    (again,) = run_all([[*follow, "--after", str(seen.out.count("\n"))]])
-    assert (seen.code, again.code) == (1, 1)
-    assert again.err == f"run {run} failed: no way [MODEL_REFUSED]\n"
+    (followed,) = run_all([[*follow, "--json"]])
+    (resumed,) = run_all([[*follow, "--after", str(followed.out.count("\n"))]])
+    assert (followed.code, resumed.code) == (1, 1)
+    assert resumed.err == f"run {run} failed: no way [MODEL_REFUSED]\n"
 
 
 def test_people_get_labelled_lines(server: Server) -> None:
@@ -162,8 +162,8 @@ def test_ctrl_c_detaches_and_a_cancelled_run_has_its_own_exit_code(server: Serve
         following.process.send_signal(signal.SIGINT)
         code, _, err = following.end()
     assert code == 130
-    again = f"holdfast run follow {run} --transport ws --url {server.url} --json --after "
-    assert f"detached, the run continues: {again}" in err
+    resume_command = f"holdfast run follow {run} --transport ws --url {server.url} --json --after "
+    assert f"detached, the run continues: {resume_command}" in err
     assert server.ask(f"/api/runs/{run}")["status"] in ("queued", "running")
     with follower(server, run, "--json") as following:
         following.until("TEXT_MESSAGE_CONTENT")
@@ -178,13 +178,13 @@ def test_followers_survive_a_killed_server_and_see_every_event_once(tmp_path: Pa
     with serving(tmp_path, "--quiet") as server:
         run = server.start("staller")
         with follower(server, run, "--json") as sse, follower(server, run, "--json", "--transport", "ws") as ws:
-            begun = [following.until("TEXT_MESSAGE_CONTENT") for following in (sse, ws)]
+            first_parts = [following.until("TEXT_MESSAGE_CONTENT") for following in (sse, ws)]
             server.kill()
             workspace.script(say("here I am again", chunks=15), agent="staller")
             with serving(tmp_path, "--quiet", "--port", server.port) as another:
                 ended = [following.end() for following in (sse, ws)]
                 log = another.log(run)
-    for before, (code, after, err) in zip(begun, ended, strict=True):
+    for before, (code, after, err) in zip(first_parts, ended, strict=True):
         assert [json.loads(line) for line in (before + after).split("\n")[:-1]] == log
         assert [code, "connection to" in err, "reconnected" in err] == [0, True, True]
     assert "holdfast.abandoned" in [event.get("name") for event in log]
@@ -213,7 +213,7 @@ def test_a_run_that_cannot_be_followed_is_one_line_and_a_usage_error_has_its_own
         ([run, "--transport", "pigeon"], 2, "pigeon"),
     ]
     ended = run_all([["run", "follow", *arguments, "--json"] for arguments, _, _ in cases])
-    for (arguments, code, said), done in zip(cases, ended, strict=True):
+    for (arguments, code, message), done in zip(cases, ended, strict=True):
         assert (arguments, done.code, done.out) == (arguments, code, "")
-        assert said in done.err
+        assert message in done.err
         assert code == 2 or done.err.count("\n") == 1

@@ -20,17 +20,17 @@ def edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
-def made(folder: Path) -> AgentWorkspace:
+def init_workspace(folder: Path) -> AgentWorkspace:
     """Return a workspace created by `holdfast init`."""
     workspace = AgentWorkspace(folder, folder / ".holdfast" / "holdfast.db")
-    (done,) = run_all([["init", str(folder)]])
-    assert (done.code, done.out) == (0, "")
-    assert f"holdfast serve --workspace {folder}" in done.err
+    (result,) = run_all([["init", str(folder)]])
+    assert (result.code, result.out) == (0, "")
+    assert f"holdfast serve --workspace {folder}" in result.err
     return workspace
 
 
 async def test_a_new_workspace_has_no_broken_agent_and_one_answers_without_a_key(tmp_path: Path) -> None:
-    async with made(tmp_path / "new").open() as runtime:
+    async with init_workspace(tmp_path / "new").open() as runtime:
         assert [agent.name for agent in runtime.holdfast.agents.all()] == ["assistant", "hello"]
         assert runtime.holdfast.agents.broken() == []
         run = await runtime.run_to_end("good morning", agent="hello")
@@ -41,7 +41,7 @@ async def test_the_agent_for_a_real_model_names_the_key_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    async with made(tmp_path / "new").open() as runtime:
+    async with init_workspace(tmp_path / "new").open() as runtime:
         with pytest.raises(Invalid, match="`OPENAI_API_KEY`: set it"):
             await runtime.start("hi", agent="assistant")
 
@@ -49,7 +49,7 @@ async def test_the_agent_for_a_real_model_names_the_key_it_needs(
 async def test_the_agent_for_a_real_model_works_once_url_model_and_key_are_filled_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new = made(tmp_path / "new")
+    new = init_workspace(tmp_path / "new")
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     async with StubOpenAIServer(StubReply(text="I can think.", chunks=3)) as server:
         edit(new.folder / "settings.json", "https://api.openai.com/v1", server.url)
@@ -64,7 +64,7 @@ async def test_the_agent_for_a_real_model_works_with_a_local_server_as_documente
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    new = made(tmp_path / "new")
+    new = init_workspace(tmp_path / "new")
     comments = (new.folder / "agents/assistant/README.md").read_text()
     (line,) = [line.strip() for line in comments.splitlines() if line.strip().startswith('"mine":')]
     settings: dict[str, Any] = json.loads((new.folder / "settings.json").read_text())
@@ -80,20 +80,20 @@ async def test_the_agent_for_a_real_model_works_with_a_local_server_as_documente
 
 def test_the_printed_command_is_quoted_for_any_folder_name(tmp_path: Path) -> None:
     folder = tmp_path / "with space"
-    (done,) = run_all([["init", str(folder)]])
-    (line,) = [line for line in done.err.splitlines() if line.startswith("serve it:")]
+    (result,) = run_all([["init", str(folder)]])
+    (line,) = [line for line in result.err.splitlines() if line.startswith("serve it:")]
     assert shlex.split(line)[2:] == ["holdfast", "serve", "--workspace", str(folder)]
 
 
 def test_an_empty_folder_name_is_not_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (done,) = run_all([["init", ""]])
-    assert (done.code, done.out, "the folder name is empty" in done.err) == (2, "", True)
+    (result,) = run_all([["init", ""]])
+    assert (result.code, result.out, "the folder name is empty" in result.err) == (2, "", True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_has_a_workspace_is_refused(tmp_path: Path) -> None:
-    first, again = run_all([["init", str(tmp_path), "--json"]] * 2)
+    first, second = run_all([["init", str(tmp_path), "--json"]] * 2)
     assert (first.code, json.loads(first.out)) == (0, {"workspace": str(tmp_path)})
-    assert (again.code, again.out) == (1, "")
-    assert "CONFLICT" in again.err
+    assert (second.code, second.out) == (1, "")
+    assert "CONFLICT" in second.err

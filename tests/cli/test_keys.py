@@ -15,7 +15,7 @@ from holdfast.domain.content import Json
 from holdfast.workspace.folder import Workspace
 from tests.api.serving import LIMIT, serving
 from tests.architecture.project import ROOT
-from tests.cli.batch import Done, run_all
+from tests.cli.batch import CommandResult, run_all
 
 GUIDE: Final = (ROOT / "docs" / "guides" / "network.md").read_text()
 ADDRESS: Final = "http://127.0.0.1:5050"
@@ -29,46 +29,46 @@ def workspace(tmp_path: Path) -> str:
 
 
 def test_a_key_is_created_listed_and_revoked_without_a_server(workspace: str) -> None:
-    where = ["--workspace", workspace]
-    made, other, listed = run_all(
+    options = ["--workspace", workspace]
+    created, other, listed = run_all(
         [
-            ["key", "create", "laptop", *where],
-            ["key", "create", "ci", "--scope", "admin", "--every-space", "--days", "1", "--json", *where],
-            ["key", "list", *where],
+            ["key", "create", "laptop", *options],
+            ["key", "create", "ci", "--scope", "admin", "--every-space", "--days", "1", "--json", *options],
+            ["key", "list", *options],
         ]
     )
-    assert (made.code, bool(SECRET.fullmatch(made.out.strip())), made.out.count("\n")) == (0, True, 1)
+    assert (created.code, bool(SECRET.fullmatch(created.out.strip())), created.out.count("\n")) == (0, True, 1)
     key: Json = json.loads(other.out)
     assert (key["scope"], key["every_space"], key["space_ids"], key["created_by"]) == ("admin", True, [], None)
     first, second = listed.out.splitlines()
     assert re.fullmatch(r"key_[0-9a-f]{32}  run  default  -  never expires  laptop", first)
     assert re.fullmatch(rf"{key['id']}  admin  every space  -  expires \S+  ci", second)
     assert not SECRET.search(listed.out)
-    revoked, again, as_json = run_all(
-        [["key", "revoke", key["id"], *where], ["key", "list", *where], ["key", "list", "--json", *where]]
+    revoked, revoked_again, as_json = run_all(
+        [["key", "revoke", key["id"], *options], ["key", "list", *options], ["key", "list", "--json", *options]]
     )
     assert (revoked.code, revoked.out) == (0, "")
-    assert "revoked 20" in again.out.splitlines()[1]
+    assert "revoked 20" in revoked_again.out.splitlines()[1]
     assert [json.loads(line)["name"] for line in as_json.out.splitlines()] == ["laptop", "ci"]
 
 
 def test_an_invalid_request_is_refused_in_one_line(workspace: str, tmp_path: Path) -> None:
-    where = ["--workspace", workspace]
+    options = ["--workspace", workspace]
     cases = [
-        (["key", "create", "x", "--space", "missing", *where], 1, "there is no space `missing` [NOT_FOUND]"),
-        (["key", "create", "x", "--space", "default", "--every-space", *where], 1, "takes no `space_ids`"),
-        (["key", "create", "x", "--rate-limit", "often", *where], 1, "is not a rate"),
-        (["key", "create", "x", "--days", "0", *where], 2, "'--days'"),
-        (["key", "create", "x", "--scope", "root", *where], 2, "root"),
-        (["key", "create", *where], 2, "NAME"),
-        (["key", "revoke", "key_missing", *where], 1, "there is no key `key_missing` [NOT_FOUND]"),
+        (["key", "create", "x", "--space", "missing", *options], 1, "there is no space `missing` [NOT_FOUND]"),
+        (["key", "create", "x", "--space", "default", "--every-space", *options], 1, "takes no `space_ids`"),
+        (["key", "create", "x", "--rate-limit", "often", *options], 1, "is not a rate"),
+        (["key", "create", "x", "--days", "0", *options], 2, "'--days'"),
+        (["key", "create", "x", "--scope", "root", *options], 2, "root"),
+        (["key", "create", *options], 2, "NAME"),
+        (["key", "revoke", "key_missing", *options], 1, "there is no key `key_missing` [NOT_FOUND]"),
         (["key", "list", "--workspace", str(tmp_path / "nothing")], 1, "holdfast init"),
         (["key", "list", "--url", "nowhere"], 1, "is not a valid server URL"),
         (["key", "list", "--url", "http://127.0.0.1:1"], 1, "no server at http://127.0.0.1:1"),
     ]
-    for (_, code, said), done in zip(cases, run_all([arguments for arguments, _, _ in cases]), strict=True):
+    for (_, code, message), done in zip(cases, run_all([arguments for arguments, _, _ in cases]), strict=True):
         assert (done.code, done.out) == (code, ""), done
-        assert said in done.err
+        assert message in done.err
 
 
 def test_a_running_server_is_called_with_the_key_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,10 +88,10 @@ def test_a_running_server_is_called_with_the_key_of_the_caller(tmp_path: Path, m
         assert [(each.code, "[UNAUTHENTICATED]" in each.err) for each in refused] == [(1, True)] * 3
         monkeypatch.setenv("HOLDFAST_API_KEY", first.out.strip())
         listed, second, *followed = run_all([listing, ["key", "create", "second", "--json", *url], *following])
-        root, made = json.loads(listed.out), json.loads(second.out)
-        assert (root["name"], made["created_by"]) == ("first", root["id"])
+        root, created = json.loads(listed.out), json.loads(second.out)
+        assert (root["name"], created["created_by"]) == ("first", root["id"])
         assert [(each.code, each.out) for each in followed] == [(0, followed[0].out)] * 2
-        (revoked,) = run_all([["key", "revoke", made["id"], "--json", *url]])
+        (revoked,) = run_all([["key", "revoke", created["id"], "--json", *url]])
         assert json.loads(revoked.out)["revoked_at"] is not None
         monkeypatch.setenv("HOLDFAST_API_KEY", "é")
         (odd,) = run_all([listing])
@@ -105,38 +105,38 @@ def test_the_commands_of_the_network_guide_work(
     lines = re.findall(r"^(?:holdfast|curl) .+$", GUIDE.replace("\\\n", " "), re.MULTILINE)
     (first,) = [line for line in lines if "key create operator" in line]
     (opened, _) = [line for line in lines if line.startswith("holdfast serve")]
-    (made,) = run_all([_arguments(first.replace("bakery", workspace))])
-    monkeypatch.setenv("HOLDFAST_API_KEY", made.out.strip())
+    (created,) = run_all([_arguments(first.replace("bakery", workspace))])
+    monkeypatch.setenv("HOLDFAST_API_KEY", created.out.strip())
     options = shlex.split(opened)[4:]
     assert options[0] == "--host"
     with serving(tmp_path, "--quiet", *options) as server:
         url = f"http://127.0.0.1:{server.port}"
-        asked = [_curled(line, url) for line in lines if line.startswith("curl")]
-        assert ["error" in asked[0], "items" in asked[1], asked[2].get("id")] == [True, True, "pastry"]
+        responses = [_run_curl(line, url) for line in lines if line.startswith("curl")]
+        assert ["error" in responses[0], "items" in responses[1], responses[2].get("id")] == [True, True, "pastry"]
         named = subprocess.run(
             ["curl", "-s", "-H", "Host: bakery.local", f"{url}/health"], capture_output=True, timeout=LIMIT, check=True
         )
         assert json.loads(named.stdout) == {"status": "ok"}
         through = [_arguments(line.replace(ADDRESS, url)) for line in lines if f"--url {ADDRESS}" in line]
-        *done, revoked = run_all(through)
-        assert [each.code for each in done] == [0] * len(done), done
+        *results, revoked = run_all(through)
+        assert [each.code for each in results] == [0] * len(results), results
         assert (revoked.code, "there is no key `KEY_ID`" in revoked.err) == (1, True)
-        gone = _id_of(done, "dashboard")
-        (taken,) = run_all([["key", "revoke", gone, "--url", url]])
-        assert taken.code == 0
+        key_id = _id_of(results, "dashboard")
+        (second_revoke,) = run_all([["key", "revoke", key_id, "--url", url]])
+        assert second_revoke.code == 0
 
 
 def _arguments(line: str) -> list[str]:
     return shlex.split(line)[1:]
 
 
-def _curled(line: str, url: str) -> Json:
-    done = subprocess.run(
+def _run_curl(line: str, url: str) -> Json:
+    process = subprocess.run(
         line.replace(ADDRESS, url), shell=True, capture_output=True, timeout=LIMIT, check=True, env=os.environ
     )
-    return json.loads(done.stdout)
+    return json.loads(process.stdout)
 
 
-def _id_of(done: list[Done], name: str) -> str:
-    (line,) = [line for each in done for line in each.out.splitlines() if line.endswith(f"  {name}")]
+def _id_of(results: list[CommandResult], name: str) -> str:
+    (line,) = [line for each in results for line in each.out.splitlines() if line.endswith(f"  {name}")]
     return line.split()[0]

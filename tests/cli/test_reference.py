@@ -36,25 +36,27 @@ def _row(parameter: Any) -> str:
 
 
 def test_every_command_and_option_is_in_the_reference_with_its_help_text() -> None:
-    written = REFERENCE.read_text()
+    reference = REFERENCE.read_text()
     for name, command in commands(typer.main.get_command(app), "holdfast"):
-        assert "\n".join(section(name, command)) + "\n\n" in written + "\n\n"
+        assert "\n".join(section(name, command)) + "\n\n" in reference + "\n\n"
 
 
 def test_the_reference_has_no_unknown_command() -> None:
-    known = {f"## `{name}`" for name, _ in commands(typer.main.get_command(app), "holdfast")}
-    assert {line for line in REFERENCE.read_text().splitlines() if line.startswith("## `")} == known
+    headings = {f"## `{name}`" for name, _ in commands(typer.main.get_command(app), "holdfast")}
+    assert {line for line in REFERENCE.read_text().splitlines() if line.startswith("## `")} == headings
 
 
 def test_every_command_has_a_json_option() -> None:
-    found = list(commands(typer.main.get_command(app), "holdfast"))
+    all_commands = list(commands(typer.main.get_command(app), "holdfast"))
     assert [
-        name for name, command in found if "--json" not in {opt for each in command.params for opt in each.opts}
+        name for name, command in all_commands if "--json" not in {opt for each in command.params for opt in each.opts}
     ] == []
 
 
 def test_every_exit_code_is_in_the_reference() -> None:
-    written = REFERENCE.read_text()
+    reference = REFERENCE.read_text()
     assert [
-        code for code in (*EXIT_CODES.values(), EXIT_DETACHED, EXIT_STDOUT_FAILED, 2) if f"\n| {code} |" not in written
+        code
+        for code in (*EXIT_CODES.values(), EXIT_DETACHED, EXIT_STDOUT_FAILED, 2)
+        if f"\n| {code} |" not in reference
     ] == []

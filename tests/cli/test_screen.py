@@ -47,7 +47,7 @@ from holdfast.domain.step import StepKind, StepState
 RUN, THREAD, MESSAGE, CALL = RunId("run_1"), ThreadId("thr_1"), MessageId("msg_1"), ToolCallId("call_1")
 
 
-def shown(*events: Event | HoldfastEvent, terminal: bool = False) -> str:
+def rendered(*events: Event | HoldfastEvent, terminal: bool = False) -> str:
     """Return the terminal output for events."""
     paper = io.StringIO()
     console = Console(file=paper, soft_wrap=True, highlight=False, markup=False, force_terminal=terminal, width=40)
@@ -63,25 +63,25 @@ def text(words: str, message: MessageId = MESSAGE) -> Event:
 
 
 def test_the_pieces_of_a_message_are_joined() -> None:
-    begin, tell = TextMessageStart(message_id=MESSAGE), AgentLogged(message="by the way")
-    assert shown(begin, text("It is "), text("late.\nGood night."), tell) == (
+    begin, log_event = TextMessageStart(message_id=MESSAGE), AgentLogged(message="by the way")
+    assert rendered(begin, text("It is "), text("late.\nGood night."), log_event) == (
         "agent     It is late.\n          Good night.\nlog       by the way\n"
     )
 
 
 def test_a_message_followed_from_its_middle_has_a_label() -> None:
-    assert shown(text("and so on")) == "agent     and so on"
+    assert rendered(text("and so on")) == "agent     and so on"
 
 
 def test_reasoning_and_text_have_different_labels() -> None:
     thought = MessageId("msg_0")
     events = (ReasoningMessageStart(message_id=thought), ReasoningMessageContent(message_id=thought, delta="Hm."))
-    assert shown(*events, TextMessageStart(message_id=MESSAGE), text("Yes.")) == "reasoning Hm.\nagent     Yes."
+    assert rendered(*events, TextMessageStart(message_id=MESSAGE), text("Yes.")) == "reasoning Hm.\nagent     Yes."
 
 
 def test_a_call_is_shown_with_its_arguments_and_its_result_on_one_line_each() -> None:
     long = "x" * 500
-    lines = shown(
+    lines = rendered(
         ToolCallStart(tool_call_id=CALL, tool_call_name="look"),
         ToolCallArgs(tool_call_id=CALL, delta='{"at":'),
         ToolCallArgs(tool_call_id=CALL, delta='"me"}'),
@@ -101,7 +101,7 @@ def test_only_changed_plan_lines_are_shown() -> None:
         status=PlanStatus.IN_PROGRESS,
         subtasks=(Subtask(title="mix", status=SubtaskStatus.DONE),),
     )
-    assert shown(PlanChanged(items=(first, second)), PlanChanged(items=(mixed, second))).splitlines() == [
+    assert rendered(PlanChanged(items=(first, second)), PlanChanged(items=(mixed, second))).splitlines() == [
         "plan      [ ] 1. Bake (0/1)",
         "plan      [ ] 2. Eat",
         "plan      [▸] 1. Bake (1/1)",
@@ -135,15 +135,15 @@ def test_only_changed_plan_lines_are_shown() -> None:
     ],
 )
 def test_each_event_has_a_line(event: Event | HoldfastEvent, line: str) -> None:
-    assert shown(event) == line
+    assert rendered(event) == line
 
 
 def test_a_question_is_shown_with_the_route_to_respond_and_then_resumed() -> None:
-    asked = InterruptOutcome(
+    outcome = InterruptOutcome(
         interrupts=[AgUiInterrupt(id=InterruptId("int_1"), reason="input_required", message="Which?")]
     )
-    begun = RunStarted(thread_id=THREAD, run_id=RUN)
-    lines = shown(begun, RunFinished(thread_id=THREAD, run_id=RUN, outcome=asked), begun).splitlines()
+    resumed = RunStarted(thread_id=THREAD, run_id=RUN)
+    lines = rendered(resumed, RunFinished(thread_id=THREAD, run_id=RUN, outcome=outcome), resumed).splitlines()
     assert lines == [
         "question  Which?",
         "status    waiting for a response: POST /api/runs/run_1/respond",
@@ -154,16 +154,16 @@ def test_a_question_is_shown_with_the_route_to_respond_and_then_resumed() -> Non
 @given(words=st.text())
 def test_control_characters_of_a_model_never_reach_the_terminal(words: str) -> None:
     clean = words.encode(errors="replace").decode()
-    paper = shown(text(clean), AgentLogged(message=clean))
+    paper = rendered(text(clean), AgentLogged(message=clean))
     assert not {character for character in paper if ord(character) < 32 or 127 <= ord(character) < 160} - {"\n", "\t"}
 
 
 def test_carriage_returns_are_removed() -> None:
-    assert shown(text("one\r"), text("\ntwo")) == "agent     one\n          two"
+    assert rendered(text("one\r"), text("\ntwo")) == "agent     one\n          two"
 
 
 def test_a_terminal_gets_styles_and_the_same_text() -> None:
-    assert shown(AgentLogged(message="hi"), terminal=True) == "\x1b[2mlog       \x1b[0mhi\n"
+    assert rendered(AgentLogged(message="hi"), terminal=True) == "\x1b[2mlog       \x1b[0mhi\n"
 
 
 def test_an_unknown_event_is_ignored() -> None:

@@ -94,9 +94,9 @@ def test_a_startup_error_is_one_line_and_a_usage_error_has_its_own_code(
         (["--nonsense"], 2, "nonsense"),
     ]
     ended = run_all([["serve", "--port", "0", "--workspace", workspace, *options] for options, _, _ in cases])
-    for (options, code, said), done in zip(cases, ended, strict=True):
+    for (options, code, message), done in zip(cases, ended, strict=True):
         assert (options, done.code, done.out) == (options, code, "")
-        assert said in done.err
+        assert message in done.err
         assert code == 2 or done.err.count("\n") == 1
 
 
@@ -151,9 +151,9 @@ def test_rules_for_workspace_tools_are_valid_and_a_broken_edit_is_logged_once(
 def test_a_port_or_database_in_use_is_reported(tmp_path: Path) -> None:
     other = Workspace.create(tmp_path / "other").path
     with serving(tmp_path) as server:
-        held = ["serve", "--workspace", str(tmp_path / "workspace"), "--port", "0"]
-        taken = ["serve", "--workspace", str(other), "--port", server.port]
-        ended = run_all([held, taken])
+        same_database = ["serve", "--workspace", str(tmp_path / "workspace"), "--port", "0"]
+        same_port = ["serve", "--workspace", str(other), "--port", server.port]
+        ended = run_all([same_database, same_port])
     assert [(done.code, done.out, done.err.count("\n")) for done in ended] == [(1, "", 1)] * 2
     assert "STORE_OWNED" in ended[0].err
     assert f"cannot listen on 127.0.0.1:{server.port}" in ended[1].err

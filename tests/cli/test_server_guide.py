@@ -56,16 +56,18 @@ def mebibytes(limit: object) -> str:
 
 
 def test_the_guide_lists_exactly_the_options_of_the_command_with_their_defaults() -> None:
-    written = {name.strip("`").split()[0]: default for name, default, _ in rows(GUIDE, "option", "default", "meaning")}
-    assert written == {name: default_of(name, option) for name, option in options().items()}
+    documented = {
+        name.strip("`").split()[0]: default for name, default, _ in rows(GUIDE, "option", "default", "meaning")
+    }
+    assert documented == {name: default_of(name, option) for name, option in options().items()}
 
 
 def test_the_guide_shows_the_values_and_formats_of_options() -> None:
-    written = {name.strip("`").split()[0]: name.strip("`").split()[1:] for name, *_ in rows(GUIDE, "option")}
-    assert {name for name, value in written.items() if not value} == {
+    documented = {name.strip("`").split()[0]: name.strip("`").split()[1:] for name, *_ in rows(GUIDE, "option")}
+    assert {name for name, value in documented.items() if not value} == {
         name for name, option in options().items() if option.is_flag
     }
-    assert written["--log-format"] == ["\\|".join(LogFormat)]
+    assert documented["--log-format"] == ["\\|".join(LogFormat)]
 
 
 def test_the_guide_lists_exactly_the_limits_of_the_server_with_their_codes() -> None:

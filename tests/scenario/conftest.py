@@ -68,7 +68,7 @@ async def victims() -> AsyncIterator[ForkServer]:
 
 
 @pytest.fixture(scope="session")
-async def sailors() -> AsyncIterator[ForkServer]:
+async def crash_workers() -> AsyncIterator[ForkServer]:
     async with ForkServer(WORKER) as server:
         yield server
 

@@ -20,8 +20,8 @@ def check_play(
 ) -> None:
     """Assert that a play ended like an undisturbed one, except for unknown outcomes.
 
-    Where people are asked by many at once, it is a matter of time which questions a segment ends with: `streams` that
-    tell of it differ.
+    If many runs open interrupts at once, timing decides which interrupts a segment ends with: pass `streams=False`, as
+    their streams differ.
     """
     for each in history.all():
         assert each.run.status is RunStatus.COMPLETED, (each.run.id, each.run.status, each.run.error)
@@ -29,7 +29,7 @@ def check_play(
         check_steps(each)
         verify_stream(each.events)
     check_calls(history, calls)
-    assert history.run.usage.total_tokens >= undisturbed.run.usage.total_tokens, "a call that was lost is charged too"
+    assert history.run.usage.total_tokens >= undisturbed.run.usage.total_tokens, "a lost call is charged too"
     unknown = unknown_calls(history)
     actual, expected = (canonical(each, unknown=unknown, streams=streams) for each in (history, undisturbed))
     _assert_equal(actual, expected)
@@ -45,10 +45,10 @@ def check_transcript(history: RunHistory) -> None:
         if message.role is Role.TOOL:
             open_calls.remove(str(message.tool_call_id))
         else:
-            assert not open_calls, "something was said between a call and its result"
+            assert not open_calls, "there is a message between a call and its result"
             open_calls |= {call.id for call in message.tool_calls}
     streamed = {event.tool_call_id for event in history.events if isinstance(event, ToolCallStart)}
-    assert set(call_ids) <= streamed, "a client would know these calls by other names"
+    assert set(call_ids) <= streamed, "the stream has other ids for these calls"
     results = [event.tool_call_id for event in history.events if isinstance(event, ToolCallResult)]
     assert sorted(results) == sorted(call_ids)
     sequences = [message.sequence for message in history.messages]

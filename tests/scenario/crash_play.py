@@ -1,10 +1,10 @@
-"""The play of the crash test: a captain who plans, looks, pays, delegates, asks, listens and sleeps, and his mates.
+"""The play of the crash test: a captain that plans, reads, pays, delegates, asks, is steered and sleeps, and its mates.
 
-Every call of the model and of a tool of ours has moments, told by name, at which a worker may die:
+Every model call and every call of a test tool has named kill points:
 
     begun    nothing has happened yet
-    inside   the model has said something; the tool server has counted the call
-    over     all of it has come, and nobody was told
+    inside   the model has streamed text; the tool server has counted the call
+    over     the call is complete, and its result is not committed
 """
 
 import json

@@ -67,7 +67,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     lifetime_seconds: float | None = None
     """The seconds after which it dies; without these and without a run, it works until no run is left."""
     answer: Json = ANSWER
-    """What its person answers."""
+    """The response of its person."""
     fatal: int | None = None
     """The number of the commit point at which it dies."""
     moments: frozenset[str] = frozenset()
@@ -87,7 +87,7 @@ class OffsetClock:
         self._system = SystemClock()
 
     def now(self) -> Millis:
-        """Return the moment."""
+        """Return the current time plus the offset."""
         return Millis(self._system.now() + self.offset_ms)
 
 
@@ -101,7 +101,7 @@ class KillPoints(CommitPoints):
         self._kill_at_next_commit = False
 
     def reach(self, name: str) -> None:
-        """Be at the next point."""
+        """Pass the next point."""
         super().reach(name)
         self._kill_at_next_commit |= name in self._task.after
         if self._is_fatal(name) and (
@@ -118,7 +118,7 @@ class KillPoints(CommitPoints):
 def _attempts(database: str) -> int:
     """Return the highest number of attempts in a row without a settled step, over all runs.
 
-    It can be asked in the middle of something else, where a loop is running.
+    It runs in its own thread, because the caller may be inside a running event loop.
     """
 
     async def read_attempts() -> int:

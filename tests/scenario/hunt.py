@@ -73,19 +73,19 @@ class Hunt:
         self._probe = probe
         self._survivor = survivor
         self._spaces = count(1)
-        self._untidy: list[SpaceId] = []
+        self._spaces_to_clean: list[SpaceId] = []
 
     async def rehearse(self, *plays: str) -> list[str]:
         """Let a victim play to the end, and return the commit points that it passed."""
-        said = await self._send(self._task(plays))
-        names: list[str] = said[-1]["points"]
+        messages = await self._send(self._task(plays))
+        names: list[str] = messages[-1]["points"]
         return names
 
     async def kill_at(self, fatal: int, *plays: str) -> None:
         """Kill a victim at a commit point."""
         await self._send(self._task(plays, fatal=fatal))
 
-    async def kill_at_birth(self, fatal: int) -> None:
+    async def kill_during_open(self, fatal: int) -> None:
         """Kill a victim at a commit point of opening the store and cleaning up."""
         await self._send(msgspec.structs.replace(self._task((), fatal=fatal), from_birth=True))
 
@@ -98,39 +98,41 @@ class Hunt:
         await self.rehearse()
         async with self._look() as probe:
             await check_log(probe)
-            assert not await probe.rows(_LEASES), "a lease of the dead was not freed"
+            assert not await probe.rows(_LEASES), "a lease of a dead process was not freed"
 
     async def _send(self, task: Task, *, seconds: float | None = None) -> list[Any]:
-        others = set() if self._probe is None else await _sessions(self._probe)
+        other_sessions = set() if self._probe is None else await _sessions(self._probe)
         death = await self._server.send(msgspec.to_builtins(task), seconds=seconds)
         self.kills += death.killed
         if {"tidy": True} in death.messages:
-            self._untidy.clear()
-        self._untidy += task.parts
+            self._spaces_to_clean.clear()
+        self._spaces_to_clean += task.parts
         async with self._look() as probe:
-            await self._examine(probe, task, death.messages, others)
+            await self._examine(probe, task, death.messages, other_sessions)
         if self._survivor:
-            await tidy_up(self._survivor, self._untidy)
-            self._untidy.clear()
+            await tidy_up(self._survivor, self._spaces_to_clean)
+            self._spaces_to_clean.clear()
         return death.messages
 
-    async def _examine(self, probe: Probe, task: Task, said: list[Any], others: set[int]) -> None:
+    async def _examine(self, probe: Probe, task: Task, messages: list[Any], other_sessions: set[int]) -> None:
         if self._probe:
             # Until the server has noticed the death, it may still commit a sent transaction.
-            while await _sessions(probe) - others:  # noqa: ASYNC110 - there is no notification
+            while await _sessions(probe) - other_sessions:  # noqa: ASYNC110 - there is no notification
                 await asyncio.sleep(0.001)
         else:
             assert [tuple(row.values()) for row in await probe.rows("PRAGMA integrity_check")] == [("ok",)]
         await check_rows(probe)
         for space, play in task.parts.items():
-            done = said.count({"done": space})
-            found = await snapshot(probe, space)
-            states = self._scripts[play][done : done + 2]
-            assert found in states, f"`{play}` was killed after {done} steps:\n{_difference(states[0], found)}"
+            completed_steps = messages.count({"done": space})
+            actual = await snapshot(probe, space)
+            states = self._scripts[play][completed_steps : completed_steps + 2]
+            assert actual in states, (
+                f"`{play}` was killed after {completed_steps} steps:\n{_difference(states[0], actual)}"
+            )
 
     def _task(self, plays: Sequence[str], *, fatal: int | None = None) -> Task:
         parts = {SpaceId(f"space-{next(self._spaces)}"): play for play in plays}
-        return Task(database=str(self._database), parts=parts, untidy=self._untidy, fatal=fatal)
+        return Task(database=str(self._database), parts=parts, spaces_to_clean=self._spaces_to_clean, fatal=fatal)
 
     def _look(self) -> AbstractAsyncContextManager[Probe]:
         # An open connection would recover a SQLite file for the next victim.
@@ -153,6 +155,8 @@ async def _sessions(probe: Probe) -> set[int]:
     return {row["pid"] for row in await probe.rows(_SESSIONS)}
 
 
-def _difference(expected: Snapshot, found: Snapshot) -> str:
-    one, other = ([f"{table}: {row}" for table in sorted(state) for row in state[table]] for state in (expected, found))
-    return "\n".join(unified_diff(one, other, "acknowledged", "found", lineterm="", n=0))
+def _difference(expected: Snapshot, actual: Snapshot) -> str:
+    expected_rows, actual_rows = (
+        [f"{table}: {row}" for table in sorted(state) for row in state[table]] for state in (expected, actual)
+    )
+    return "\n".join(unified_diff(expected_rows, actual_rows, "acknowledged", "found", lineterm="", n=0))

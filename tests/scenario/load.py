@@ -48,10 +48,10 @@ async def check_commits(
     stored = [_number(str(message.content)) for message in messages if message.role is Role.ASSISTANT]
     logged = [decode_event(event.data) for event in await store.events.after(SPACE, lease.run_id, limit=10_000)]
     streamed = [_number(event.delta) for event in logged if isinstance(event, TextMessageContent)]
-    assert stored == streamed, "a commit is there in part"
-    assert len(stored) == len(set(stored)), "a commit is there twice"
-    assert set(acknowledged) <= set(stored), "what was acknowledged is not there"
-    assert set(stored) <= set(attempted), "what was refused is there"
+    assert stored == streamed, "a commit is incomplete"
+    assert len(stored) == len(set(stored)), "a commit is duplicated"
+    assert set(acknowledged) <= set(stored), "an acknowledged commit is missing"
+    assert set(stored) <= set(attempted), "a refused commit is present"
     state = (await store.values.of_run(SPACE, lease.run_id)).get("state")
     assert state == ({"last": stored[-1]} if stored else None)
     return set(stored)

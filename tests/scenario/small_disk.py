@@ -35,16 +35,16 @@ async def full(folder: Path) -> None:
     path = folder / "holdfast.db"
     async with open_store(path, bus=LocalBus()) as store:
         leases = await create_leased_runs(store, 4)
-        done = await _fill(store, leases)
+        acknowledged = await _fill(store, leases)
         for lease in leases:
-            await check_commits(store, lease, acknowledged=done, attempted=range(1, len(done) + 2))
+            await check_commits(store, lease, acknowledged=acknowledged, attempted=range(1, len(acknowledged) + 2))
         with pytest.raises(StoreFull):  # larger than the commit that did not fit
             await store.journal.commit(numbered_commit(leases[0], 1_000, padding=300_000))
         _remount(LARGE, folder)
         await asyncio.gather(*(store.journal.commit(numbered_commit(lease, 2_000)) for lease in leases))
         for lease in leases:
-            found = await check_commits(store, lease, acknowledged=[*done, 2_000], attempted=range(2_001))
-            assert 1_000 not in found
+            committed = await check_commits(store, lease, acknowledged=[*acknowledged, 2_000], attempted=range(2_001))
+            assert 1_000 not in committed
     async with open_probe(path) as probe:
         await check_rows(probe)
         assert [tuple(row.values()) for row in await probe.rows("PRAGMA integrity_check")] == [("ok",)]
@@ -67,7 +67,7 @@ async def full_at_once(folder: Path) -> None:
         async with open_store(path, bus=LocalBus(), read_only=True):
             pass
     ballast.unlink()
-    await _find_it_again(path, lease)
+    await _check_recovery_data(path, lease)
 
 
 async def no_larger_file(folder: Path) -> None:
@@ -76,31 +76,31 @@ async def no_larger_file(folder: Path) -> None:
     async with open_store(path, bus=LocalBus()) as store:
         leases = await create_leased_runs(store, 4)
         resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, resource.RLIM_INFINITY))
-        done = await _fill(store, leases, error=OutcomeUnknown)
+        acknowledged = await _fill(store, leases, error=OutcomeUnknown)
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         for lease in leases:
-            await check_commits(store, lease, acknowledged=done, attempted=range(1, len(done) + 2))
+            await check_commits(store, lease, acknowledged=acknowledged, attempted=range(1, len(acknowledged) + 2))
         await asyncio.gather(*(store.journal.commit(numbered_commit(lease, 2_000)) for lease in leases))
         for lease in leases:
-            await check_commits(store, lease, acknowledged=[*done, 2_000], attempted=range(2_001))
+            await check_commits(store, lease, acknowledged=[*acknowledged, 2_000], attempted=range(2_001))
 
 
 async def read_only_folder(folder: Path) -> None:
     """A store on a read-only disk is refused, and works once the disk is writable."""
     path = folder / "holdfast.db"
-    lease = await _leave_something(path)
+    lease = await _write_recovery_data(path)
     _remount("ro", folder)
     with pytest.raises(StoreReadOnly):
         async with open_store(path, bus=LocalBus()):
             pass
     _remount("rw", folder)
-    await _find_it_again(path, lease)
+    await _check_recovery_data(path, lease)
 
 
 async def read_only_file(folder: Path) -> None:
     """A read-only database file is refused, and works once it is writable."""
     path = folder / "holdfast.db"
-    lease = await _leave_something(path)
+    lease = await _write_recovery_data(path)
     _run("mount", "-o", "bind", path, path)
     _run("mount", "-o", "remount,bind,ro", path)
     with pytest.raises(StoreReadOnly):
@@ -109,7 +109,7 @@ async def read_only_file(folder: Path) -> None:
     async with open_store(path, bus=LocalBus(), read_only=True) as store:
         await check_commits(store, lease, acknowledged=[1], attempted=[1])
     _run("umount", path)
-    await _find_it_again(path, lease)
+    await _check_recovery_data(path, lease)
 
 
 async def full_postgres(folder: Path) -> None:
@@ -118,13 +118,13 @@ async def full_postgres(folder: Path) -> None:
         url = await _database_on(server, folder)
         async with open_store(url, bus=LocalBus()) as store:
             leases = await create_leased_runs(store, 4)
-            done = await _fill(store, leases)
+            acknowledged = await _fill(store, leases)
             for lease in leases:
-                await check_commits(store, lease, acknowledged=done, attempted=range(1, len(done) + 2))
+                await check_commits(store, lease, acknowledged=acknowledged, attempted=range(1, len(acknowledged) + 2))
             _remount(LARGE, folder)
             await asyncio.gather(*(store.journal.commit(numbered_commit(lease, 2_000)) for lease in leases))
             for lease in leases:
-                await check_commits(store, lease, acknowledged=[*done, 2_000], attempted=range(2_001))
+                await check_commits(store, lease, acknowledged=[*acknowledged, 2_000], attempted=range(2_001))
         async with open_probe(url) as probe:
             await check_rows(probe)
 
@@ -152,14 +152,14 @@ async def _fill(store: Store, leases: list[Lease], *, error: type[Exception] = S
     raise AssertionError("the disk was never full")
 
 
-async def _leave_something(path: Path) -> Lease:
+async def _write_recovery_data(path: Path) -> Lease:
     async with open_store(path, bus=LocalBus()) as store:
         (lease,) = await create_leased_runs(store, 1)
         await store.journal.commit(numbered_commit(lease, 1))
     return lease
 
 
-async def _find_it_again(path: Path, lease: Lease) -> None:
+async def _check_recovery_data(path: Path, lease: Lease) -> None:
     async with open_store(path, bus=LocalBus()) as store:
         await check_commits(store, lease, acknowledged=[1], attempted=[1])
         await store.runs.end(lease.space_id, lease.run_id)

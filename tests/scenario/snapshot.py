@@ -47,7 +47,7 @@ TABLES: Final = {
 }
 
 _RUN_KEYS: Final = ("run_key", "base_key", "jump_key", "parent_key", "root_key", "made_for_run", "target_key")
-_ONLY_SOMEWHERE: Final = ("event_key",)
+_IGNORED_COLUMNS: Final = ("event_key",)
 _MADE_ID: Final = re.compile(r"\b[a-z]{3}_[0-9a-f]{32}\b")
 
 
@@ -69,8 +69,8 @@ async def snapshot(probe: Probe, space: SpaceId) -> Snapshot:
 
 def _canonical(row: Row, *, space: SpaceId, runs: Mapping[int, str], threads: Mapping[int, str]) -> str:
     """Return a row with names instead of keys, and without random or generated values."""
-    known = ((column, value) for column, value in dict(row).items() if column not in _ONLY_SOMEWHERE)
-    values = {column: _value(column, value, runs, threads) for column, value in known}
+    columns = ((column, value) for column, value in dict(row).items() if column not in _IGNORED_COLUMNS)
+    values = {column: _value(column, value, runs, threads) for column, value in columns}
     text = msgspec.json.encode(values).decode().replace(f'"{space}"', '"space"')
     return _MADE_ID.sub("*", text)
 

@@ -40,11 +40,11 @@ class Stage:
         """Held while a run or a timer is claimable, so that each player claims its own."""
         self._note = note
 
-    async def do(self, doing: Awaitable[T]) -> T:
+    async def do(self, operation: Awaitable[T]) -> T:
         """Report a step once it is done."""
-        done = await doing
+        result = await operation
         await self._note()
-        return done
+        return result
 
     async def claim(self) -> "Worker":
         """Claim the only claimable run."""
@@ -54,9 +54,9 @@ class Stage:
         stream = StreamNormaliser.resume(lease.thread_id, lease.run_id, [decode_event(event.data) for event in logged])
         return Worker(self, lease, stream)
 
-    def at(self, later: timedelta) -> Instant:
+    def at(self, delay: timedelta) -> Instant:
         """Return an instant in the future."""
-        return instant(Millis(self.clock.now() + later // timedelta(milliseconds=1)))
+        return instant(Millis(self.clock.now() + delay // timedelta(milliseconds=1)))
 
 
 class Worker:
@@ -67,10 +67,10 @@ class Worker:
         self._stage = stage
         self._stream = stream
 
-    async def commit(self, *said: Event, end: TerminalEvent | None = None, **parts: Any) -> Committed:
+    async def commit(self, *events_to_feed: Event, end: TerminalEvent | None = None, **parts: Any) -> Committed:
         """Commit messages as a legal stream, with further changes."""
         now = self._stage.clock.now()
-        events = [legal for event in said for legal in self._stream.feed(event, at=now)]
+        events = [legal for event in events_to_feed for legal in self._stream.feed(event, at=now)]
         if end is not None:
             events += self._stream.end(end, at=now)
         journal = self._stage.store.journal

@@ -38,7 +38,7 @@ TURNS: Final = frozenset(
 STRIDE: Final = 60
 """Points per worker when every point must be fatal once; some repeat earlier work."""
 
-Calm: TypeAlias = tuple[RunHistory, list[str]]
+UndisturbedPlay: TypeAlias = tuple[RunHistory, list[str]]
 """The history of an undisturbed play, and the points that it passes."""
 
 _numbers = count(1)
@@ -50,12 +50,12 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-async def calm(
-    sailors: ForkServer, tool_server: CountingServer, workspace: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Calm:
+async def undisturbed(
+    crash_workers: ForkServer, tool_server: CountingServer, workspace: Path, tmp_path_factory: pytest.TempPathFactory
+) -> UndisturbedPlay:
     """Return a play on SQLite; one on PostgreSQL leaves the same."""
     place = tmp_path_factory.mktemp("calm") / "holdfast.db"
-    async with open_relay(sailors, tool_server, workspace, place) as relay:
+    async with open_relay(crash_workers, tool_server, workspace, place) as relay:
         history, points = await relay.play(_new())
         await relay.check(history, history)
     assert sum(len(each.steps) for each in history.all()) >= 50
@@ -64,16 +64,16 @@ async def calm(
 
 @pytest.fixture
 async def relay(
-    sailors: ForkServer, tool_server: CountingServer, workspace: Path, new_location: NewLocation
+    crash_workers: ForkServer, tool_server: CountingServer, workspace: Path, new_location: NewLocation
 ) -> AsyncIterator[Relay]:
-    async with open_relay(sailors, tool_server, workspace, await new_location()) as relay:
+    async with open_relay(crash_workers, tool_server, workspace, await new_location()) as relay:
         yield relay
 
 
 @pytest.fixture(scope="module")
-async def crew_of_three(sailors: ForkServer) -> AsyncIterator[list[ForkServer]]:
+async def crew_of_three(crash_workers: ForkServer) -> AsyncIterator[list[ForkServer]]:
     async with ForkServer(WORKER) as second, ForkServer(WORKER) as third:
-        yield [sailors, second, third]
+        yield [crash_workers, second, third]
 
 
 @pytest.fixture
@@ -83,105 +83,129 @@ async def url(postgres: PostgresServer) -> AsyncIterator[str]:
     await postgres.drop_database(name)
 
 
-async def test_an_undisturbed_play_leaves_the_same_history_on_every_store(relay: Relay, calm: Calm) -> None:
+async def test_an_undisturbed_play_leaves_the_same_history_on_every_store(
+    relay: Relay, undisturbed: UndisturbedPlay
+) -> None:
     history, _ = await relay.play(_new())
-    await relay.check(history, calm[0])
+    await relay.check(history, undisturbed[0])
     assert relay.deaths == []
 
 
 async def test_kills_in_every_model_and_tool_call_change_only_unknown_outcomes(
-    relay: Relay, calm: Calm, backend: str
+    relay: Relay, undisturbed: UndisturbedPlay, backend: str
 ) -> None:
     """On SQLite, where a kill is cheap, at every stage of every call; on PostgreSQL at one stage of each."""
     random = Random(SEED)
-    for moments in _by_stage(calm[1]) if backend == "sqlite" else [_one_of_each_call(calm[1], random)]:
-        await _kill_in_calls(relay, calm[0], moments)
+    for moments in _by_stage(undisturbed[1]) if backend == "sqlite" else [_one_of_each_call(undisturbed[1], random)]:
+        await _kill_in_calls(relay, undisturbed[0], moments)
     assert len(relay.deaths) >= (105 if backend == "sqlite" else 35)
 
 
 async def test_a_kill_after_every_turn_of_the_conversation_changes_nothing(
-    sailors: ForkServer, tool_server: CountingServer, workspace: Path, shared_memory: Path, calm: Calm
+    crash_workers: ForkServer,
+    tool_server: CountingServer,
+    workspace: Path,
+    shared_memory: Path,
+    undisturbed: UndisturbedPlay,
 ) -> None:
     """Each worker is killed right after an advancing commit is durable, before it is published."""
-    async with open_relay(sailors, tool_server, workspace, shared_memory / "holdfast.db") as relay:
-        await _kill(relay, calm[0], lambda: KillPlan(after=TURNS))
+    async with open_relay(crash_workers, tool_server, workspace, shared_memory / "holdfast.db") as relay:
+        await _kill(relay, undisturbed[0], lambda: KillPlan(after=TURNS))
     assert len(relay.deaths) >= 45
 
 
-async def test_kills_at_commit_points_change_only_unknown_outcomes(relay: Relay, calm: Calm, backend: str) -> None:
+async def test_kills_at_commit_points_change_only_unknown_outcomes(
+    relay: Relay, undisturbed: UndisturbedPlay, backend: str
+) -> None:
     random = Random(SEED)
     while len(relay.deaths) < (20 if backend == "sqlite" else 8):
-        await _kill(relay, calm[0], at_points(random, max_point=LIFE))
+        await _kill(relay, undisturbed[0], at_points(random, max_point=LIFE))
 
 
-async def test_kills_at_any_time_change_only_unknown_outcomes(relay: Relay, calm: Calm) -> None:
+async def test_kills_at_any_time_change_only_unknown_outcomes(relay: Relay, undisturbed: UndisturbedPlay) -> None:
     random = Random(SEED)
     while len(relay.deaths) < 6:
-        await _kill(relay, calm[0], at_times(random))
+        await _kill(relay, undisturbed[0], at_times(random))
 
 
 async def test_kills_among_several_workers_change_only_unknown_outcomes(
-    crew_of_three: list[ForkServer], tool_server: CountingServer, workspace: Path, url: str, calm: Calm
+    crew_of_three: list[ForkServer],
+    tool_server: CountingServer,
+    workspace: Path,
+    url: str,
+    undisturbed: UndisturbedPlay,
 ) -> None:
-    assert await _sail(crew_of_three, tool_server, workspace, url, calm[0], kills=10) >= 10
+    assert await _sail(crew_of_three, tool_server, workspace, url, undisturbed[0], kills=10) >= 10
 
 
 @pytest.mark.slow
-async def test_thousands_of_kills_of_one_worker_change_only_unknown_outcomes(relay: Relay, calm: Calm) -> None:
+async def test_thousands_of_kills_of_one_worker_change_only_unknown_outcomes(
+    relay: Relay, undisturbed: UndisturbedPlay
+) -> None:
     """At every stage of every call, at one commit point after the other, and then at any point and any time."""
     random = Random(SEED)
-    for moments in _by_stage(calm[1]):
-        await _kill_in_calls(relay, calm[0], moments)
+    for moments in _by_stage(undisturbed[1]):
+        await _kill_in_calls(relay, undisturbed[0], moments)
     for first in range(1, STRIDE + 1):
-        await _kill(relay, calm[0], _striding(first))
+        await _kill(relay, undisturbed[0], _kill_with_stride(first))
     while len(relay.deaths) < MANY:
-        await _kill(relay, calm[0], random.choice([at_points(random, max_point=LIFE), at_times(random)]))
+        await _kill(relay, undisturbed[0], random.choice([at_points(random, max_point=LIFE), at_times(random)]))
 
 
 @pytest.mark.slow
 async def test_hundreds_of_kills_among_several_workers_change_only_unknown_outcomes(
-    crew_of_three: list[ForkServer], tool_server: CountingServer, workspace: Path, url: str, calm: Calm
+    crew_of_three: list[ForkServer],
+    tool_server: CountingServer,
+    workspace: Path,
+    url: str,
+    undisturbed: UndisturbedPlay,
 ) -> None:
-    assert await _sail(crew_of_three, tool_server, workspace, url, calm[0], kills=400) >= 400
+    assert await _sail(crew_of_three, tool_server, workspace, url, undisturbed[0], kills=400) >= 400
 
 
 async def _sail(
-    victims: list[ForkServer], tool_server: CountingServer, workspace: Path, url: str, calm: RunHistory, *, kills: int
+    victims: list[ForkServer],
+    tool_server: CountingServer,
+    workspace: Path,
+    url: str,
+    undisturbed: RunHistory,
+    *,
+    kills: int,
 ) -> int:
     async with open_workspace(workspace, database=url, options=Options(workers=0)) as holdfast:
         crew = Crew(holdfast, victims, tool_server, workspace, url, random=Random(SEED))
         for run in await crew.sail(iter(_new, None), kills=kills):
             history = await read(holdfast.store, run)
-            check_play(history, calm, await tool_server.calls(name_of(run, "")))
+            check_play(history, undisturbed, await tool_server.calls(name_of(run, "")))
     async with open_probe(url) as probe:
         await check_log(probe)
     return crew.kills
 
 
-async def _kill_in_calls(relay: Relay, calm: RunHistory, moments: Collection[str]) -> None:
+async def _kill_in_calls(relay: Relay, undisturbed: RunHistory, moments: Collection[str]) -> None:
     """Kill a worker at each of these moments, in one play."""
-    left, before = set(moments), len(relay.deaths)
+    remaining, kills_before = set(moments), len(relay.deaths)
 
     def choose() -> KillPlan:
-        left.difference_update(name for name in relay.deaths[before:] if name is not None)
-        return KillPlan(moments=frozenset(left))
+        remaining.difference_update(name for name in relay.deaths[kills_before:] if name is not None)
+        return KillPlan(moments=frozenset(remaining))
 
-    await _kill(relay, calm, choose)
-    missed = left.difference(name for name in relay.deaths[before:] if name is not None)
+    await _kill(relay, undisturbed, choose)
+    missed = remaining.difference(name for name in relay.deaths[kills_before:] if name is not None)
     assert all(any(task in name for task in MATES[1:]) for name in missed), "one shot may hit two who work side by side"
 
 
-async def _kill(relay: Relay, calm: RunHistory, next_kill: NextKill) -> None:
-    before = len(relay.deaths)
+async def _kill(relay: Relay, undisturbed: RunHistory, next_kill: NextKill) -> None:
+    kills_before = len(relay.deaths)
     history, _ = await relay.play(_new(), next_kill)
     try:
-        await relay.check(history, calm)
+        await relay.check(history, undisturbed)
     except AssertionError as exc:
-        exc.add_note(f"after the deaths {relay.deaths[before:]} (seed {SEED})")
+        exc.add_note(f"after the deaths {relay.deaths[kills_before:]} (seed {SEED})")
         raise
 
 
-def _striding(first: int) -> NextKill:
+def _kill_with_stride(first: int) -> NextKill:
     """Kill after so many points and then after each stride: all first steps of one stride leave no point out.
 
     Strides grow slowly, so that nobody dies again and again before a person has had the time to speak.

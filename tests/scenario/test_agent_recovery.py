@@ -43,13 +43,15 @@ CHARGED: Final = [calling(("charge", "fuel")), calling(say="Done.")]
 INSIDE_CHARGE: Final = moment("tool", "fuel", "inside")
 BEFORE_CHARGE: Final = moment("tool", "fuel", "begun")
 
-Sailing: TypeAlias = Callable[..., AbstractAsyncContextManager[Relay]]
+RecoveryPlay: TypeAlias = Callable[..., AbstractAsyncContextManager[Relay]]
 
 _numbers = count(1)
 
 
 @pytest.fixture
-def sailing(sailors: ForkServer, tool_server: CountingServer, tmp_path: Path, shared_memory: Path) -> Sailing:
+def recovery_play(
+    crash_workers: ForkServer, tool_server: CountingServer, tmp_path: Path, shared_memory: Path
+) -> RecoveryPlay:
     """Return a function that opens a relay for a captain with other turns, by default on SQLite."""
 
     @asynccontextmanager
@@ -57,7 +59,7 @@ def sailing(sailors: ForkServer, tool_server: CountingServer, tmp_path: Path, sh
         turns: Sequence[dict[str, Any]], *, unknown_outcome: str = "tell", where: str | Path | None = None
     ) -> AsyncIterator[Relay]:
         workspace = write_agent_with(tmp_path / "ship", turns, unknown_outcome=unknown_outcome)
-        async with open_relay(sailors, tool_server, workspace, where or shared_memory / "holdfast.db") as relay:
+        async with open_relay(crash_workers, tool_server, workspace, where or shared_memory / "holdfast.db") as relay:
             yield relay
 
     return sail
@@ -67,7 +69,7 @@ def _new() -> RunId:
     return RunId(f"trip-{next(_numbers)}")
 
 
-def once(*moments: str) -> NextKill:
+def kill_once_at(*moments: str) -> NextKill:
     """Kill one worker at each of these moments, in this order, and spare the later ones."""
     return in_turn(KillPlan(moments=frozenset({each}), on_last_attempt=True) for each in moments)
 
@@ -78,12 +80,12 @@ def in_turn(next_kill: Any) -> NextKill:
     return lambda: next(following)
 
 
-def always(*moments: str, most: int = 20) -> NextKill:
+def kill_always_at(*moments: str, max_kills: int = 20) -> NextKill:
     """Kill every worker at one of these moments; fail if that does not end."""
-    plan, left = KillPlan(moments=frozenset(moments), on_last_attempt=True), iter(range(most))
+    plan, remaining = KillPlan(moments=frozenset(moments), on_last_attempt=True), iter(range(max_kills))
 
     def choose() -> KillPlan:
-        assert next(left, None) is not None, "the run kills its workers for ever"
+        assert next(remaining, None) is not None, "the run kills its workers for ever"
         return plan
 
     return choose
@@ -100,10 +102,10 @@ def tool_steps(history: RunHistory) -> list[tuple[StepState, int]]:
 
 @pytest.mark.parametrize(("at", "calls"), [(BEFORE_CHARGE, 0), (INSIDE_CHARGE, 1)])
 async def test_the_model_is_told_of_an_unknown_outcome_and_nothing_runs_twice(
-    sailing: Sailing, tool_server: CountingServer, at: str, calls: int
+    recovery_play: RecoveryPlay, tool_server: CountingServer, at: str, calls: int
 ) -> None:
-    async with sailing(CHARGED) as relay:
-        history, _ = await relay.play(run := _new(), once(at))
+    async with recovery_play(CHARGED) as relay:
+        history, _ = await relay.play(run := _new(), kill_once_at(at))
         await relay.check(history, history)
     content, failed = result_of(history)
     assert content.startswith("unknown: the worker was lost while `charge` ran")
@@ -120,21 +122,23 @@ async def test_the_model_is_told_of_an_unknown_outcome_and_nothing_runs_twice(
     ],
 )
 async def test_a_person_decides_the_result_of_a_call_with_an_unknown_outcome(
-    sailing: Sailing, tool_server: CountingServer, answer: Json, content: str
+    recovery_play: RecoveryPlay, tool_server: CountingServer, answer: Json, content: str
 ) -> None:
-    async with sailing(CHARGED, unknown_outcome="ask") as relay:
-        history, _ = await relay.play(run := _new(), once(INSIDE_CHARGE), answer=answer)
+    async with recovery_play(CHARGED, unknown_outcome="ask") as relay:
+        history, _ = await relay.play(run := _new(), kill_once_at(INSIDE_CHARGE), answer=answer)
         await relay.check(history, history)
     assert result_of(history) == (content, "unknown")
-    (question,) = history.interrupts
-    assert question.message is not None and "`charge`" in question.message
-    assert question.arguments == {"what": "fuel"}
+    (interrupt,) = history.interrupts
+    assert interrupt.message is not None and "`charge`" in interrupt.message
+    assert interrupt.arguments == {"what": "fuel"}
     assert len(await tool_server.calls(name_of(run, ""))) == 1
 
 
-async def test_a_call_repeated_on_request_keeps_its_key(sailing: Sailing, tool_server: CountingServer) -> None:
-    async with sailing(CHARGED, unknown_outcome="ask") as relay:
-        next_kill = once(INSIDE_CHARGE, INSIDE_CHARGE)
+async def test_a_call_repeated_on_request_keeps_its_key(
+    recovery_play: RecoveryPlay, tool_server: CountingServer
+) -> None:
+    async with recovery_play(CHARGED, unknown_outcome="ask") as relay:
+        next_kill = kill_once_at(INSIDE_CHARGE, INSIDE_CHARGE)
         history, _ = await relay.play(run := _new(), next_kill, answer={"outcome": "run_again"})
         await relay.check(history, history)
     assert tool_steps(history) == [(StepState.UNKNOWN, 1), (StepState.UNKNOWN, 1), (StepState.DONE, 1)]
@@ -145,10 +149,10 @@ async def test_a_call_repeated_on_request_keeps_its_key(sailing: Sailing, tool_s
 
 
 async def test_a_run_configured_to_fail_fails_on_an_unknown_outcome(
-    sailing: Sailing, tool_server: CountingServer
+    recovery_play: RecoveryPlay, tool_server: CountingServer
 ) -> None:
-    async with sailing(CHARGED, unknown_outcome="fail") as relay:
-        history, _ = await relay.play(run := _new(), once(INSIDE_CHARGE))
+    async with recovery_play(CHARGED, unknown_outcome="fail") as relay:
+        history, _ = await relay.play(run := _new(), kill_once_at(INSIDE_CHARGE))
     assert history.run.status is RunStatus.FAILED
     assert history.run.error is not None and history.run.error.code == "UNKNOWN_OUTCOME"
     assert tool_steps(history) == [(StepState.UNKNOWN, 1)]
@@ -156,10 +160,12 @@ async def test_a_run_configured_to_fail_fails_on_an_unknown_outcome(
     assert len(await tool_server.calls(name_of(run, ""))) == 1
 
 
-async def test_only_the_interrupted_call_of_several_is_unknown(sailing: Sailing, tool_server: CountingServer) -> None:
+async def test_only_the_interrupted_call_of_several_is_unknown(
+    recovery_play: RecoveryPlay, tool_server: CountingServer
+) -> None:
     turns = [calling(("charge", "fuel"), ("charge", "water"), ("charge", "rope")), calling(say="Done.")]
-    async with sailing(turns) as relay:
-        history, _ = await relay.play(run := _new(), once(moment("tool", "water", "inside")))
+    async with recovery_play(turns) as relay:
+        history, _ = await relay.play(run := _new(), kill_once_at(moment("tool", "water", "inside")))
         await relay.check(history, history)
     assert tool_steps(history) == [(StepState.DONE, 1), (StepState.UNKNOWN, 1), (StepState.DONE, 1)]
     assert [call.name.split("/")[1] for call in await tool_server.calls(name_of(run, ""))] == ["fuel", "water", "rope"]
@@ -167,11 +173,11 @@ async def test_only_the_interrupted_call_of_several_is_unknown(sailing: Sailing,
 
 @pytest.mark.parametrize("tool", ["sync", "look"])
 async def test_an_idempotent_call_is_repeated_with_the_same_key(
-    sailing: Sailing, tool_server: CountingServer, tool: str
+    recovery_play: RecoveryPlay, tool_server: CountingServer, tool: str
 ) -> None:
-    async with sailing([calling((tool, "papers")), calling(say="Done.")]) as relay:
+    async with recovery_play([calling((tool, "papers")), calling(say="Done.")]) as relay:
         inside = moment("tool", "papers", "inside")
-        history, _ = await relay.play(run := _new(), once(inside, inside))
+        history, _ = await relay.play(run := _new(), kill_once_at(inside, inside))
         await relay.check(history, history)
     ((state, attempt),) = tool_steps(history)
     assert state is StepState.DONE and attempt <= 3, "that it begins is recorded, and not waited for"
@@ -180,67 +186,73 @@ async def test_an_idempotent_call_is_repeated_with_the_same_key(
 
 
 @pytest.mark.parametrize("stage", ["begun", "over"])
-async def test_a_transactional_call_is_never_unknown_and_has_one_effect(sailing: Sailing, stage: Any) -> None:
-    async with sailing([calling(("note", "logbook")), calling(say="Done.")]) as relay:
+async def test_a_transactional_call_is_never_unknown_and_has_one_effect(
+    recovery_play: RecoveryPlay, stage: Any
+) -> None:
+    async with recovery_play([calling(("note", "logbook")), calling(say="Done.")]) as relay:
         at = moment("tool", "logbook", stage)
-        history, _ = await relay.play(_new(), once(at, at))
+        history, _ = await relay.play(_new(), kill_once_at(at, at))
         await relay.check(history, history)
     assert [artifact.title for artifact in history.artifacts] == ["logbook"]
     assert [state for state, _ in tool_steps(history)] == [StepState.DONE]
 
 
-async def test_the_text_of_a_lost_model_call_is_abandoned_and_the_next_call_has_another_id(sailing: Sailing) -> None:
-    async with sailing([calling(say="A long story.")]) as relay:
-        history, _ = await relay.play(_new(), once(moment("model", f"{GOAL} 0", "over")))
+async def test_the_text_of_a_lost_model_call_is_abandoned_and_the_next_call_has_another_id(
+    recovery_play: RecoveryPlay,
+) -> None:
+    async with recovery_play([calling(say="A long story.")]) as relay:
+        history, _ = await relay.play(_new(), kill_once_at(moment("model", f"{GOAL} 0", "over")))
         await relay.check(history, history)
-    begun = [event.message_id for event in history.events if isinstance(event, TextMessageStart)]
+    message_ids = [event.message_id for event in history.events if isinstance(event, TextMessageStart)]
     void = [from_custom(event) for event in history.events if isinstance(event, Custom)]
     (abandoned,) = [each for each in void if isinstance(each, MessagesAbandoned)]
-    assert abandoned.message_ids == begun[:1]
-    assert [message.id for message in history.messages if message.role is Role.ASSISTANT] == begun[1:]
+    assert abandoned.message_ids == message_ids[:1]
+    assert [message.id for message in history.messages if message.role is Role.ASSISTANT] == message_ids[1:]
     assert [(step.state, step.attempt) for step in history.steps] == [(StepState.DONE, 2)]
 
 
 @pytest.mark.parametrize("stage", ["begun", "inside", "over"])
-async def test_a_run_that_kills_its_worker_in_each_model_call_fails_eventually(sailing: Sailing, stage: Any) -> None:
+async def test_a_run_that_kills_its_worker_in_each_model_call_fails_eventually(
+    recovery_play: RecoveryPlay, stage: Any
+) -> None:
     """Steps settled by recovery are not progress: they would reset the attempt count each time."""
-    async with sailing([calling(say="A long story.")]) as relay:
-        history, _ = await relay.play(_new(), always(moment("model", f"{GOAL} 0", stage)))
+    async with recovery_play([calling(say="A long story.")]) as relay:
+        history, _ = await relay.play(_new(), kill_always_at(moment("model", f"{GOAL} 0", stage)))
     assert history.run.status is RunStatus.FAILED
     assert history.run.error is not None and history.run.error.code == "ATTEMPTS_EXHAUSTED"
     assert len(relay.deaths) == MAX_ATTEMPTS
 
 
 async def test_a_run_that_kills_its_worker_in_each_tool_call_fails_eventually(
-    sailing: Sailing, tool_server: CountingServer
+    recovery_play: RecoveryPlay, tool_server: CountingServer
 ) -> None:
-    async with sailing([calling(("sync", "papers")), calling(say="Done.")]) as relay:
-        history, _ = await relay.play(run := _new(), always(moment("tool", "papers", "inside")))
+    async with recovery_play([calling(("sync", "papers")), calling(say="Done.")]) as relay:
+        history, _ = await relay.play(run := _new(), kill_always_at(moment("tool", "papers", "inside")))
     assert history.run.error is not None and history.run.error.code == "ATTEMPTS_EXHAUSTED"
     calls = await tool_server.calls(name_of(run, ""))
     assert len(calls) == len(relay.deaths) == MAX_ATTEMPTS + 1, "the first of them had settled the model call"
     assert result_of(history)[0].startswith("not answered")
 
 
-async def test_a_settled_step_resets_the_count_of_attempts(sailing: Sailing) -> None:
+async def test_a_settled_step_resets_the_count_of_attempts(recovery_play: RecoveryPlay) -> None:
     """Four of five attempts are killed in each call, and the run still completes."""
     turns = [calling(("sync", "one")), calling(("sync", "two")), calling(say="Done.")]
     moments = [moment("model", f"{GOAL} {turn}", "inside") for turn in range(3)]
     deadly = [each for each in moments for _ in range(MAX_ATTEMPTS - 1)]
-    async with sailing(turns) as relay:
-        history, _ = await relay.play(_new(), once(*deadly))
+    async with recovery_play(turns) as relay:
+        history, _ = await relay.play(_new(), kill_once_at(*deadly))
         await relay.check(history, history)
     assert len(relay.deaths) == len(deadly)
 
 
 async def test_a_run_whose_worker_died_is_retried_with_a_growing_delay(
-    sailing: Sailing, postgres: PostgresServer
+    recovery_play: RecoveryPlay, postgres: PostgresServer
 ) -> None:
     """On PostgreSQL, where other workers may be alive; on SQLite the next process starts at once."""
     url = await postgres.create_database("backoff")
-    async with sailing([calling(say="A long story.")], where=url) as relay:
+    async with recovery_play([calling(say="A long story.")], where=url) as relay:
         inside = moment("model", f"{GOAL} 0", "inside")
-        history, _ = await relay.play(_new(), once(inside, inside, inside))
+        history, _ = await relay.play(_new(), kill_once_at(inside, inside, inside))
         await relay.check(history, history)
         assert relay.survivor is not None
         assert relay.survivor.delays_ms == [backoff_ms(attempt) for attempt in (1, 2, 3)]
@@ -255,8 +267,8 @@ async def test_a_timer_claimed_by_a_dead_process_is_free_when_the_file_is_opened
         (claim,) = await store.timers.claim_due(owner, lease=timedelta(hours=1))
         assert await store.timers.claim_due(owner, lease=timedelta(hours=1)) == []
     async with open_store(place) as store:
-        (again,) = await store.timers.claim_due(owner, lease=timedelta(hours=1))
-        assert again.timer.id == claim.timer.id
+        (reclaimed,) = await store.timers.claim_due(owner, lease=timedelta(hours=1))
+        assert reclaimed.timer.id == claim.timer.id
         with pytest.raises(LeaseLost):
             await store.timers.settle(claim)
 

@@ -41,18 +41,18 @@ async def workers() -> AsyncIterator[ForkServer]:
 @pytest.fixture
 def workspace(shared_memory: Path) -> AgentWorkspace:
     """Return a workspace whose agent runs three commands: of a shell, of an effectful tool, of an idempotent one."""
-    made = AgentWorkspace(shared_memory / "workspace", shared_memory / "holdfast.db")
+    new_workspace = AgentWorkspace(shared_memory / "workspace", shared_memory / "holdfast.db")
     mark = f"0.1{new_mark().partition('.')[2]}"
-    made.write("mark", mark)
+    new_workspace.write("mark", mark)
     for name, kind in (("once", "effectful"), ("again", "idempotent")):
         script = f'echo "{name} $HOLDFAST_CALL_KEY" >>ran; (setsid sleep {mark} &); sleep {mark}; echo "{{}}"'
-        made.write(f"tools/{name}/run.sh", script)
-        said = {"name": name, "description": name, "parameters": {"type": "object"}, "command": ["sh", "./run.sh"]}
-        made.write(f"tools/{name}/tool.json", {**said, "class": kind})
+        new_workspace.write(f"tools/{name}/run.sh", script)
+        manifest = {"name": name, "description": name, "parameters": {"type": "object"}, "command": ["sh", "./run.sh"]}
+        new_workspace.write(f"tools/{name}/tool.json", {**manifest, "class": kind})
     command = f"echo bash >>ran; (setsid sleep {mark} &); sleep {mark}"
     turns = [calling(call("bash", command=command)), calling(call("once")), calling(call("again")), say("Done.")]
-    made.agent(*turns, tools=list(NAMES), permissions={"allow": ["bash"]})
-    return made
+    new_workspace.agent(*turns, tools=list(NAMES), permissions={"allow": ["bash"]})
+    return new_workspace
 
 
 async def test_a_kill_in_the_middle_of_a_command(workers: ForkServer, workspace: AgentWorkspace) -> None:

@@ -39,7 +39,7 @@ def test_the_disk_of_a_postgres_that_is_full() -> None:
 
 def _play(scene: str, folder: Path, *prefix: str) -> None:
     """Play the scene in a separate process, which reports its own failures."""
-    played = subprocess.run(
+    process = subprocess.run(
         [*prefix, sys.executable, "-W", "error", "-m", "tests.scenario.small_disk", scene, folder],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -47,10 +47,10 @@ def _play(scene: str, folder: Path, *prefix: str) -> None:
         text=True,
         timeout=120,
     )
-    assert played.returncode == 0, played.stderr
+    assert process.returncode == 0, process.stderr
 
 
 @cache
 def _may_mount() -> bool:
-    tried = subprocess.run([*OWN_MOUNTS, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True)
-    return tried.returncode == 0
+    process = subprocess.run([*OWN_MOUNTS, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True)
+    return process.returncode == 0

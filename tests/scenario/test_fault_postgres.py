@@ -65,10 +65,10 @@ class Writer:
         await self._store.journal.commit(numbered_commit(self.lease, self.attempted[-1]))
         self.acknowledged.append(self.attempted[-1])
 
-    async def has_written(self, more: int) -> None:
+    async def wait_for_commits(self, count: int) -> None:
         """Wait for further commits."""
-        wanted = len(self.acknowledged) + more
-        while len(self.acknowledged) < wanted:  # noqa: ASYNC110 - it writes on
+        target = len(self.acknowledged) + count
+        while len(self.acknowledged) < target:  # noqa: ASYNC110 - it writes on
             await asyncio.sleep(0.01)
 
 
@@ -81,13 +81,13 @@ async def test_a_server_that_is_killed_and_restarted_under_load_loses_no_acknowl
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(writer.write()) for writer in writers]
             for end in (own_postgres.kill, own_postgres.stop):
-                await asyncio.gather(*(writer.has_written(2) for writer in writers))
+                await asyncio.gather(*(writer.wait_for_commits(2) for writer in writers))
                 await end()
                 before = [len(writer.errors) for writer in writers]
                 while [len(writer.errors) for writer in writers] == before:  # noqa: ASYNC110 - until they notice
                     await asyncio.sleep(0.01)
                 await own_postgres.start()
-            await asyncio.gather(*(writer.has_written(2) for writer in writers))
+            await asyncio.gather(*(writer.wait_for_commits(2) for writer in writers))
             for task in tasks:
                 task.cancel()
         assert any(writer.errors for writer in writers)
@@ -174,8 +174,8 @@ async def test_the_outcome_of_a_commit_can_be_read_after_a_cut_connection(proxy:
         )
         assert any(isinstance(result, OutcomeUnknown) for result in results)
         for lease, result in zip(leases, results, strict=True):
-            found = await check_commits(store, lease, acknowledged=[], attempted=[1, 2])
-            assert (2 in found) == (fault is CommitFault.UNANSWERED or not isinstance(result, OutcomeUnknown))
+            committed = await check_commits(store, lease, acknowledged=[], attempted=[1, 2])
+            assert (2 in committed) == (fault is CommitFault.UNANSWERED or not isinstance(result, OutcomeUnknown))
         await asyncio.gather(*(store.journal.commit(numbered_commit(lease, 3)) for lease in leases))
 
 

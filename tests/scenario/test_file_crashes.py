@@ -49,14 +49,14 @@ async def test_a_kill_at_any_disk_operation_loses_no_write_and_repeats_none(
     workspace = AgentWorkspace(shared_memory / "workspace", database)
     workspace.agent(*TURNS, tools=["read_file", "edit_file", "write_file"])
     deaths: list[str] = []
-    while await _is_killed(writers, workspace, deaths):
+    while await _kill_and_finish(writers, workspace, deaths):
         pass
     assert deaths == [*CHANGES, "mkdir", "fsync", *CHANGES, *CHANGES]
     async with open_probe(database) as probe:
         await check_log(probe)
 
 
-async def _is_killed(writers: ForkServer, workspace: AgentWorkspace, deaths: list[str]) -> bool:
+async def _kill_and_finish(writers: ForkServer, workspace: AgentWorkspace, deaths: list[str]) -> bool:
     """Kill a worker at the next point, if there is one, and let another finish its run."""
     fatal = len(deaths) + 1
     files = workspace.folder / "files"
@@ -69,10 +69,10 @@ async def _is_killed(writers: ForkServer, workspace: AgentWorkspace, deaths: lis
     death = await writers.send(msgspec.to_builtins(task))
     if not death.killed:
         return False
-    deaths += [said["died"] for said in death.messages]
+    deaths += [message["died"] for message in death.messages]
     await writers.send(msgspec.to_builtins(msgspec.structs.replace(task, fatal=None)))
-    found = {str(path.relative_to(files)): path.read_text() for path in files.rglob("*") if path.is_file()}
-    assert found == AFTER, deaths[-1]
+    contents = {str(path.relative_to(files)): path.read_text() for path in files.rglob("*") if path.is_file()}
+    assert contents == AFTER, deaths[-1]
     await _check(workspace.database, run, deaths[-1])
     return True
 
@@ -85,8 +85,8 @@ async def _check(database: str | Path, run: RunId, death: str) -> None:
     results = [message for message in messages if message.role is Role.TOOL]
     assert len(results) == 5
     assert [result.content for result in results if "failed" in result.metadata] == [], death
-    told = [from_custom(event) for event in events if isinstance(event, Custom)]
-    changes = [event for event in told if isinstance(event, FileChanged)]
+    custom_events = [from_custom(event) for event in events if isinstance(event, Custom)]
+    changes = [event for event in custom_events if isinstance(event, FileChanged)]
     assert [change.path for change in changes] == ["ledger", "new/a", "notes"]
     assert changes[0].action is FileAction.CHANGED
     assert changes[0].diff == "--- a/ledger\n+++ b/ledger\n@@ -1,1 +1,1 @@\n-paid\n+paid, paid\n"

@@ -26,20 +26,22 @@ async def test_a_kill_at_any_kind_of_commit_point_leaves_each_step_complete_or_a
 ) -> None:
     """On SQLite, where a kill is cheap, at every kind of point in every play; on PostgreSQL at some of each play."""
     random = Random(SEED)
-    seen: set[str] = set()
+    seen_names: set[str] = set()
     kills = 0
     for plays in [[play] for play in PLAYS] if backend == "sqlite" else [list(PLAYS)]:
         async with hunting(victims, await new_location(), scripts) as hunt:
             for play in plays:
                 points = await hunt.rehearse(play)
                 chosen = _one_of_each(points, random)
-                for fatal in chosen if backend == "sqlite" else _new_ones(chosen, points, seen, most=6):
+                for fatal in (
+                    chosen if backend == "sqlite" else _prefer_new_names(chosen, points, seen_names, max_points=6)
+                ):
                     await _kill_at(hunt, fatal, play, points)
-                    seen.add(points[fatal - 1].replace(" IMMEDIATE", ""))
+                    seen_names.add(points[fatal - 1].replace(" IMMEDIATE", ""))
             await hunt.record_sessions()
             kills += hunt.kills
     assert kills >= (170 if backend == "sqlite" else 35)
-    assert seen >= BORDERS
+    assert seen_names >= BORDERS
 
 
 async def test_a_kill_at_any_time_leaves_each_step_complete_or_absent(
@@ -51,7 +53,7 @@ async def test_a_kill_at_any_time_leaves_each_step_complete_or_absent(
 async def test_a_kill_during_database_creation_leaves_a_database_that_opens(
     backend: str, victims: ForkServer, new_location: NewLocation, scripts: Scripts
 ) -> None:
-    await _kill_at_birth(victims, new_location, scripts, most=10 if backend == "sqlite" else 2)
+    await _kill_during_creation(victims, new_location, scripts, max_kills=10 if backend == "sqlite" else 2)
 
 
 async def test_after_a_kill_during_opening_the_next_opening_frees_the_leases_of_dead_processes(
@@ -61,7 +63,7 @@ async def test_after_a_kill_during_opening_the_next_opening_frees_the_leases_of_
         middle = len(await hunt.rehearse("tree")) // 2
         await hunt.kill_at(middle, "tree")
         for fatal in range(1, OF_OPENING):
-            await hunt.kill_at_birth(fatal)
+            await hunt.kill_during_open(fatal)
         await hunt.record_sessions()
         assert hunt.kills == OF_OPENING
 
@@ -71,7 +73,7 @@ async def test_thousands_of_kills_leave_each_step_complete_or_absent(
     victims: ForkServer, new_location: NewLocation, scripts: Scripts
 ) -> None:
     """At every commit point of every play and of database creation, and then at any time."""
-    kills = await _kill_at_birth(victims, new_location, scripts)
+    kills = await _kill_during_creation(victims, new_location, scripts)
     for play in PLAYS:
         async with hunting(victims, await new_location(), scripts) as hunt:
             points = await hunt.rehearse(play)
@@ -98,11 +100,11 @@ async def _kill_at_random(
     """Kill victims at any time, while several concurrent plays share batches."""
     random = Random(seed)
     async with hunting(victims, await new_location(), scripts) as hunt:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         await hunt.rehearse(*list(TOGETHER)[:2])
-        life = time.perf_counter() - begun
+        duration = time.perf_counter() - start
         while hunt.kills < kills:
-            seconds = random.uniform(0, life)
+            seconds = random.uniform(0, duration)
             plays = random.sample(sorted(TOGETHER), k=3)
             try:
                 await hunt.kill_after(seconds, *plays)
@@ -113,18 +115,18 @@ async def _kill_at_random(
     return hunt.kills
 
 
-async def _kill_at_birth(
-    victims: ForkServer, new_location: NewLocation, scripts: Scripts, *, most: int | None = None
+async def _kill_during_creation(
+    victims: ForkServer, new_location: NewLocation, scripts: Scripts, *, max_kills: int | None = None
 ) -> int:
     """Kill at commit points of the first open, each on its own database, which then works."""
-    task = Task(database=str(await new_location()), parts={}, from_birth=True)
+    task = Task(database=str(await new_location()), parts={}, count_opening=True)
     points = (await victims.send(msgspec.to_builtins(task))).messages[-1]["points"]
     numbers = range(1, len(points) + 1)
-    chosen = numbers if most is None else Random(SEED).sample(numbers, k=most)
+    chosen = numbers if max_kills is None else Random(SEED).sample(numbers, k=max_kills)
     for fatal in chosen:
         location = await new_location()
-        doomed = msgspec.structs.replace(task, database=str(location), fatal=fatal)
-        assert (await victims.send(msgspec.to_builtins(doomed))).killed
+        killed_task = msgspec.structs.replace(task, database=str(location), fatal=fatal)
+        assert (await victims.send(msgspec.to_builtins(killed_task))).killed
         assert await write_script(location, "waiting") == scripts["waiting"], (
             f"killed {points[fatal - 1]} (seed {SEED})"
         )
@@ -133,12 +135,12 @@ async def _kill_at_birth(
 
 def _one_of_each(points: list[str], random: Random) -> list[int]:
     """Return the number of one point of each name."""
-    places: dict[str, list[int]] = {}
+    points_by_name: dict[str, list[int]] = {}
     for number, name in enumerate(points, start=1):
-        places.setdefault(name, []).append(number)
-    return [random.choice(numbers) for numbers in places.values()]
+        points_by_name.setdefault(name, []).append(number)
+    return [random.choice(numbers) for numbers in points_by_name.values()]
 
 
-def _new_ones(chosen: list[int], points: list[str], seen: set[str], *, most: int) -> list[int]:
+def _prefer_new_names(chosen: list[int], points: list[str], seen_names: set[str], *, max_points: int) -> list[int]:
     """Return a few of these points, first those with a new name."""
-    return sorted(chosen, key=lambda number: points[number - 1] in seen)[:most]
+    return sorted(chosen, key=lambda number: points[number - 1] in seen_names)[:max_points]

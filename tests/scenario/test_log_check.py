@@ -62,7 +62,7 @@ DAMAGE: Final = {
 
 
 @pytest.fixture(scope="module")
-async def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+async def intact_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return an intact log."""
     path = tmp_path_factory.mktemp("whole") / "holdfast.db"
     await write_script(path, "conversation")
@@ -70,9 +70,9 @@ async def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("rule", DAMAGE)
-async def test_a_broken_log_is_detected(whole: Path, tmp_path: Path, rule: str) -> None:
+async def test_a_broken_log_is_detected(intact_log: Path, tmp_path: Path, rule: str) -> None:
     path = tmp_path / "broken.db"
-    shutil.copy(whole, path)
+    shutil.copy(intact_log, path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(DAMAGE[rule].format(run=RUN))
     async with open_probe(path) as probe:
@@ -81,7 +81,7 @@ async def test_a_broken_log_is_detected(whole: Path, tmp_path: Path, rule: str) 
     assert rule in str(caught.value)
 
 
-async def test_a_snapshot_contains_every_table(whole: Path) -> None:
-    async with open_probe(whole) as probe:
+async def test_a_snapshot_contains_every_table(intact_log: Path) -> None:
+    async with open_probe(intact_log) as probe:
         rows = await probe.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
     assert {row["name"] for row in rows} - set(TABLES) == {"migrations"}

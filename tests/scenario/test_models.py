@@ -39,7 +39,7 @@ async def model(server: StubOpenAIServer) -> AsyncIterator[Model]:
 
 
 @pytest.fixture
-async def impatient(server: StubOpenAIServer) -> AsyncIterator[Model]:
+async def short_timeout_model(server: StubOpenAIServer) -> AsyncIterator[Model]:
     """Yield a model of the provider with a short timeout."""
     async with _models(server, timeout_seconds=1) as models:
         yield models.find(NAME)
@@ -49,18 +49,18 @@ async def test_a_response_is_streamed_in_the_chunks_that_were_sent(server: StubO
     server.add_replies(
         StubReply(text="hello, world", chunks=4, think="hm", input_tokens=20, output_tokens=8, cached_tokens=5)
     )
-    said = await deltas(model)
-    assert [delta.text for delta in said if isinstance(delta, TextDelta)] == ["hel", "lo,", " wo", "rld"]
-    assert thoughts(said) == "hm"
-    assert finished(said).usage == Usage(input_tokens=20, output_tokens=8, cached_input_tokens=5, cost_usd=None)
+    streamed = await deltas(model)
+    assert [delta.text for delta in streamed if isinstance(delta, TextDelta)] == ["hel", "lo,", " wo", "rld"]
+    assert thoughts(streamed) == "hm"
+    assert finished(streamed).usage == Usage(input_tokens=20, output_tokens=8, cached_input_tokens=5, cost_usd=None)
 
 
 async def test_interleaved_calls_with_arguments_in_pieces_are_joined(server: StubOpenAIServer, model: Model) -> None:
     first = StubToolCall(name="look", arguments={"at": "the sea", "for": [1, 2]}, chunks=5)
     server.add_replies(StubReply(text="I will", calls=[first, StubToolCall(name="jump")]))
-    said = await deltas(model, model_request(tools=["look", "jump"]))
-    assert calls(said) == [("look", {"at": "the sea", "for": [1, 2]}), ("jump", {})]
-    assert finished(said).reason == "tool_calls"
+    streamed = await deltas(model, model_request(tools=["look", "jump"]))
+    assert calls(streamed) == [("look", {"at": "the sea", "for": [1, 2]}), ("jump", {})]
+    assert finished(streamed).reason == "tool_calls"
     assert [tool["function"]["name"] for tool in server.requests[0]["tools"]] == ["look", "jump"]
 
 
@@ -71,9 +71,9 @@ async def test_numbered_call_ids_are_made_unique(server: StubOpenAIServer, model
 
 async def test_reasoning_is_sent_back_with_its_response(server: StubOpenAIServer, model: Model) -> None:
     server.add_replies(StubReply(text="so", think="hm"), StubReply(text="ok"))
-    said = await deltas(model)
+    streamed = await deltas(model)
     answer = NewMessage(
-        role=Role.ASSISTANT, content="so", metadata={PROVIDER_METADATA_KEY: finished(said).provider_data}
+        role=Role.ASSISTANT, content="so", metadata={PROVIDER_METADATA_KEY: finished(streamed).provider_data}
     )
     await deltas(model, model_request(user("hi"), answer, user("go on")))
     assert "hm" in str(server.requests[1]["messages"])
@@ -87,8 +87,8 @@ async def test_the_finish_reason_is_converted(server: StubOpenAIServer, model: M
 
 async def test_the_text_of_a_refusal_is_returned(server: StubOpenAIServer, model: Model) -> None:
     server.add_replies(StubReply(refusal="not this"))
-    said = await deltas(model)
-    assert (text(said), finished(said).reason) == ("not this", "refused")
+    streamed = await deltas(model)
+    assert (text(streamed), finished(streamed).reason) == ("not this", "refused")
 
 
 @pytest.mark.filterwarnings("ignore:Failed to extract usage")
@@ -97,9 +97,9 @@ async def test_missing_or_implausible_usage_has_no_cost(server: StubOpenAIServer
         StubReply(text="x"), StubReply(text="x", input_tokens=None), StubReply(text="x", input_tokens=-7)
     )
     async with _models(server, input_usd_per_million=1, output_usd_per_million=2) as models:
-        told, untold, nonsense = [finished(await deltas(models.find(NAME))).usage for _ in range(3)]
-    assert told.cost_usd == pytest.approx((10 * 1 + 5 * 2) / 1_000_000)
-    assert untold == nonsense == Usage(cost_usd=None)
+        reported, missing, implausible = [finished(await deltas(models.find(NAME))).usage for _ in range(3)]
+    assert reported.cost_usd == pytest.approx((10 * 1 + 5 * 2) / 1_000_000)
+    assert missing == implausible == Usage(cost_usd=None)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ async def test_a_status_is_one_of_our_errors_after_one_request(
     server: StubOpenAIServer, model: Model, reply: StubReply, kind: type[HoldfastError], details: dict[str, Any]
 ) -> None:
     server.add_replies(reply)
-    said, error = await _failing(model)
-    assert said == []
+    streamed, error = await _call_until_error(model)
+    assert streamed == []
     assert type(error) is kind
     assert {key: error.details.get(key) for key in details} == details
     assert NAME in error.message
@@ -140,12 +140,12 @@ async def test_a_status_is_one_of_our_errors_after_one_request(
 
 @pytest.mark.parametrize("fault", StubFault)
 async def test_any_fault_in_a_response_is_an_outage_after_its_text(
-    server: StubOpenAIServer, impatient: Model, fault: StubFault
+    server: StubOpenAIServer, short_timeout_model: Model, fault: StubFault
 ) -> None:
     server.add_replies(StubReply(text="so far", chunks=2, fault=fault, status=500))
-    said, error = await _failing(impatient)
+    streamed, error = await _call_until_error(short_timeout_model)
     assert type(error) is ModelUnavailable
-    assert text(said) == ("" if fault in AT_ONCE else "so far")
+    assert text(streamed) == ("" if fault in AT_ONCE else "so far")
     assert len(server.requests) == 1
 
 
@@ -153,39 +153,39 @@ async def test_any_fault_in_a_response_is_an_outage_after_its_text(
     "fault", [StubFault.CUT, StubFault.GARBAGE, StubFault.NONSENSE, StubFault.UNFINISHED, StubFault.STALL]
 )
 async def test_a_fault_before_the_first_text_is_an_outage(
-    server: StubOpenAIServer, impatient: Model, fault: StubFault
+    server: StubOpenAIServer, short_timeout_model: Model, fault: StubFault
 ) -> None:
     server.add_replies(StubReply(fault=fault))
-    said, error = await _failing(impatient)
-    assert (said, type(error)) == ([], ModelUnavailable)
+    streamed, error = await _call_until_error(short_timeout_model)
+    assert (streamed, type(error)) == ([], ModelUnavailable)
 
 
 async def test_truncated_calls_are_an_outage(server: StubOpenAIServer, model: Model) -> None:
     server.add_replies(
         StubReply(calls=[StubToolCall(name="look", arguments={"at": 1}, chunks=3)], fault=StubFault.UNFINISHED)
     )
-    _, error = await _failing(model)
+    _, error = await _call_until_error(model)
     assert type(error) is ModelUnavailable
 
 
-async def test_a_slow_stream_does_not_time_out(server: StubOpenAIServer, impatient: Model) -> None:
+async def test_a_slow_stream_does_not_time_out(server: StubOpenAIServer, short_timeout_model: Model) -> None:
     server.add_replies(StubReply(text="slowly but surely", chunks=8, delay_ms=150))
-    assert text(await deltas(impatient)) == "slowly but surely"
+    assert text(await deltas(short_timeout_model)) == "slowly but surely"
 
 
 async def test_an_unreachable_server_is_an_outage() -> None:
     async with StubOpenAIServer() as gone:
         pass
     async with _models(gone) as models:
-        _, error = await _failing(models.find(NAME))
+        _, error = await _call_until_error(models.find(NAME))
     assert type(error) is ModelUnavailable
 
 
-async def test_after_every_fault_the_next_call_is_served(server: StubOpenAIServer, impatient: Model) -> None:
+async def test_after_every_fault_the_next_call_is_served(server: StubOpenAIServer, short_timeout_model: Model) -> None:
     for fault in StubFault:
         server.add_replies(StubReply(text="so far", fault=fault, status=500), StubReply(text="well again"))
-        await _failing(impatient)
-        assert text(await deltas(impatient)) == "well again"
+        await _call_until_error(short_timeout_model)
+        assert text(await deltas(short_timeout_model)) == "well again"
 
 
 async def test_an_abandoned_call_closes_its_connection(server: StubOpenAIServer, model: Model) -> None:
@@ -194,7 +194,7 @@ async def test_an_abandoned_call_closes_its_connection(server: StubOpenAIServer,
         async with model.stream(model_request()) as stream:
             assert await anext(stream) == TextDelta("hello")
             assert server.open_connections == 1
-        await server.wait_until(_nobody_is_connected)
+        await server.wait_until(_wait_until_disconnected)
 
 
 @pytest.mark.parametrize("fault", [StubFault.SILENCE, StubFault.STALL])
@@ -206,7 +206,7 @@ async def test_a_cancelled_call_closes_its_connection(server: StubOpenAIServer, 
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
-        await server.wait_until(_nobody_is_connected)
+        await server.wait_until(_wait_until_disconnected)
 
 
 async def test_a_closed_registry_leaves_no_connection_open(server: StubOpenAIServer) -> None:
@@ -216,7 +216,7 @@ async def test_a_closed_registry_leaves_no_connection_open(server: StubOpenAISer
         await deltas(models.find(NAME))
         assert server.open_connections == 1  # kept alive for the next call
     async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
-        await server.wait_until(_nobody_is_connected)
+        await server.wait_until(_wait_until_disconnected)
 
 
 async def test_the_next_model_answers_when_the_first_is_down(server: StubOpenAIServer) -> None:
@@ -230,7 +230,7 @@ async def test_the_key_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HOUSE_KEY", "not-the-right-one")
     server.add_replies(StubReply(status=401))
     async with _models(server, api_key_env="HOUSE_KEY") as models:
-        _, error = await _failing(models.find(NAME))
+        _, error = await _call_until_error(models.find(NAME))
     assert type(error) is ModelRefused
     assert "`HOUSE_KEY`" in error.message
     assert "not-the-right-one" not in error.message
@@ -241,15 +241,15 @@ def _models(server: StubOpenAIServer, **settings: Any) -> ModelRegistry:
     return ModelRegistry({"local": ProviderSettings(api="openai", base_url=server.url, **settings)})
 
 
-async def _failing(model: Model) -> tuple[list[ModelDelta], HoldfastError]:
+async def _call_until_error(model: Model) -> tuple[list[ModelDelta], HoldfastError]:
     """Return the deltas of a call before it failed, and its error."""
-    said: list[ModelDelta] = []
+    streamed: list[ModelDelta] = []
     with pytest.raises(HoldfastError) as caught:
         async with asyncio.timeout(CALL_TIMEOUT_SECONDS), model.stream(model_request(tools=["look"])) as stream:
             async for delta in stream:
-                said.append(delta)
-    return said, caught.value
+                streamed.append(delta)
+    return streamed, caught.value
 
 
-def _nobody_is_connected(server: StubOpenAIServer) -> bool:
+def _wait_until_disconnected(server: StubOpenAIServer) -> bool:
     return server.open_connections == 0

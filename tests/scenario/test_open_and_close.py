@@ -44,7 +44,7 @@ async def _open_and_close(location: str) -> None:
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
         for _ in range(TIMES):
             await _open_once(location)
-    await _come_back_to(before)
+    await _wait_for_resources(before)
 
 
 async def _open_once(location: str) -> None:
@@ -62,7 +62,7 @@ async def _fail_to_open(task: Task, send_message: SendMessage) -> None:
                     send_message("opened")
             except HoldfastError as error:
                 send_message(type(error).__name__)
-        await _come_back_to(before)
+        await _wait_for_resources(before)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ async def test_a_failed_open_leaves_nothing_behind(
     assert death.messages == [*closed.values()] * TIMES
 
 
-async def _come_back_to(before: Counter[str]) -> None:
+async def _wait_for_resources(before: Counter[str]) -> None:
     """Raise unless the open resources are the same as before; the loop closes sockets in its next iterations."""
     for _ in range(100):
         if _resources() == before:

@@ -169,11 +169,11 @@ async def test_a_database_can_be_opened_at_once_after_its_worker_was_killed(
     task = Task(mark=new_mark(), way="own", store=str(tmp_path / "holdfast.db"))
     death = await workers.send(msgspec.to_builtins(task))
     assert death.killed
-    stopped = psutil.Process(death.messages[-1]["stopped"])
+    supervisor_process = psutil.Process(death.messages[-1]["stopped"])
     async with open_store(task.store, bus=LocalBus()):
-        assert stopped.status() == psutil.STATUS_STOPPED
+        assert supervisor_process.status() == psutil.STATUS_STOPPED
         assert await died_out(task.mark)  # the monitors need no supervisor for that
-    stopped.resume()
+    supervisor_process.resume()
     await _assert_gone(task, death)
 
 

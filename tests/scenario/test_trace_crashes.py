@@ -39,9 +39,9 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_after_a_crash_a_run_stays_in_its_trace(workspace: Path) -> None:
     with serving(workspace) as server:
         run = server.start(AGENT)
-        printed = _until_printed(server, "execute_tool")
+        output = _until_printed(server, "execute_tool")
         _follow(server, run, until=lambda: any("CONTENT" in event["type"] for event in server.log(run)))
-        before = _spans(printed + _end(server, signal.SIGKILL))
+        before = _spans(output + _end(server, signal.SIGKILL))
     _write_script(workspace, LOOK, {"say": "done"})
     with serving(workspace) as server:
         _follow(server, run, until=lambda: server.ask(f"/api/runs/{run}")["status"] == "completed")
@@ -57,12 +57,12 @@ def test_after_a_crash_a_run_stays_in_its_trace(workspace: Path) -> None:
 def _until_printed(server: Server, words: str) -> str:
     """Return the server's output up to the end of the span whose name contains a text."""
     assert server.process.stdout is not None
-    printed = ""
-    while not (words in printed and printed.endswith("\n}\n")):
+    output = ""
+    while not (words in output and output.endswith("\n}\n")):
         line = server.process.stdout.readline()
-        assert line, printed
-        printed += line
-    return printed
+        assert line, output
+        output += line
+    return output
 
 
 def _write_script(folder: Path, *turns: Json) -> None:
@@ -81,5 +81,5 @@ def _end(server: Server, number: int) -> str:
     return server.process.communicate(timeout=LIMIT)[0]
 
 
-def _spans(printed: str) -> list[Json]:
-    return [json.loads(found) for found in SPAN.findall(printed)]
+def _spans(output: str) -> list[Json]:
+    return [json.loads(span) for span in SPAN.findall(output)]

@@ -36,12 +36,12 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-async def calm(
-    sailors: ForkServer, tool_server: CountingServer, workspace: Path, tmp_path_factory: pytest.TempPathFactory
+async def undisturbed(
+    crash_workers: ForkServer, tool_server: CountingServer, workspace: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> RunHistory:
     """Return the history of an undisturbed play."""
     place = tmp_path_factory.mktemp("calm") / "holdfast.db"
-    async with open_relay(sailors, tool_server, workspace, place) as relay:
+    async with open_relay(crash_workers, tool_server, workspace, place) as relay:
         history, _ = await relay.play(_new())
         await relay.check(history, history, streams=False)
     return history
@@ -49,51 +49,56 @@ async def calm(
 
 @pytest.fixture
 async def relay(
-    sailors: ForkServer, tool_server: CountingServer, workspace: Path, new_location: NewLocation
+    crash_workers: ForkServer, tool_server: CountingServer, workspace: Path, new_location: NewLocation
 ) -> AsyncIterator[Relay]:
-    async with open_relay(sailors, tool_server, workspace, await new_location()) as relay:
+    async with open_relay(crash_workers, tool_server, workspace, await new_location()) as relay:
         yield relay
 
 
-def test_the_tree_has_three_levels_with_interrupts_on_each(calm: RunHistory) -> None:
-    assert [len(calm.children), len(list(calm.all()))] == [4, 7]
-    asked = [each for run in calm.all() for each in run.interrupts]
-    assert len(asked) == 5
-    assert {each.status for each in asked} == {InterruptStatus.ANSWERED}
-    clerks = [child for child in calm.children if child.run.agent_type == "clerk"]
+def test_the_tree_has_three_levels_with_interrupts_on_each(undisturbed: RunHistory) -> None:
+    assert [len(undisturbed.children), len(list(undisturbed.all()))] == [4, 7]
+    interrupts = [each for run in undisturbed.all() for each in run.interrupts]
+    assert len(interrupts) == 5
+    assert {each.status for each in interrupts} == {InterruptStatus.ANSWERED}
+    clerks = [child for child in undisturbed.children if child.run.agent_type == "clerk"]
     assert len({child.run.thread_id for child in clerks}) == 1
 
 
-async def test_kills_anywhere_in_a_tree_of_agents_change_nothing(relay: Relay, calm: RunHistory, backend: str) -> None:
-    await _hunt(relay, calm, kills=FEW[backend])
+async def test_kills_anywhere_in_a_tree_of_agents_change_nothing(
+    relay: Relay, undisturbed: RunHistory, backend: str
+) -> None:
+    await _hunt(relay, undisturbed, kills=FEW[backend])
 
 
 async def test_the_real_ag_ui_client_receives_every_event_of_a_tree_whose_workers_were_killed(
-    sailors: ForkServer, tool_server: CountingServer, workspace: Path, tmp_path: Path
+    crash_workers: ForkServer, tool_server: CountingServer, workspace: Path, tmp_path: Path
 ) -> None:
     need_client()
-    async with open_relay(sailors, tool_server, workspace, tmp_path / "holdfast.db") as relay, driving() as clients:
+    async with (
+        open_relay(crash_workers, tool_server, workspace, tmp_path / "holdfast.db") as relay,
+        driving() as clients,
+    ):
         history, _ = await relay.play(_new(), at_points(Random(SEED), max_point=LIFE))
         assert relay.deaths
         for each in history.all():
-            heard = await clients.receive(each.events)
-            assert heard.failed is None, heard.failed
+            received = await clients.receive(each.events)
+            assert received.failed is None, received.failed
 
 
 @pytest.mark.slow
-async def test_hundreds_of_kills_in_a_tree_of_agents_change_nothing(relay: Relay, calm: RunHistory) -> None:
-    await _hunt(relay, calm, kills=MANY)
+async def test_hundreds_of_kills_in_a_tree_of_agents_change_nothing(relay: Relay, undisturbed: RunHistory) -> None:
+    await _hunt(relay, undisturbed, kills=MANY)
 
 
-async def _hunt(relay: Relay, calm: RunHistory, *, kills: int) -> None:
+async def _hunt(relay: Relay, undisturbed: RunHistory, *, kills: int) -> None:
     random = Random(SEED)
     while len(relay.deaths) < kills:
-        before = len(relay.deaths)
+        kills_before = len(relay.deaths)
         history, _ = await relay.play(_new(), random.choice([at_points(random, max_point=LIFE), at_times(random)]))
         try:
-            await relay.check(history, calm, streams=False)
+            await relay.check(history, undisturbed, streams=False)
         except AssertionError as exc:
-            exc.add_note(f"after {len(relay.deaths) - before} deaths (seed {SEED})")
+            exc.add_note(f"after {len(relay.deaths) - kills_before} deaths (seed {SEED})")
             raise
 
 

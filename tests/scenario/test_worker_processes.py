@@ -125,7 +125,7 @@ async def test_a_worker_stopped_past_its_lease_writes_nothing_and_notices_within
         assert later_kinds.count("beat") <= 1
         assert await stream(store, run.id) == before
         assert await store.leases.renew(SECOND, [lease], lease=HOUR), "it is still ours"
-        assert later_kinds.count("committed") <= 1, "one that was made before it stood still may be answered now"
+        assert later_kinds.count("committed") <= 1, "only a commit made before the stop may return now"
 
 
 async def test_the_run_of_a_killed_worker_is_completed_by_another(url: str, store: Store) -> None:
@@ -139,4 +139,4 @@ async def test_the_run_of_a_killed_worker_is_completed_by_another(url: str, stor
         ):
             completed = await wait_for_status(store, run, RunStatus.COMPLETED)
     assert completed.session_id is not None and completed.session_id.startswith(SECOND)
-    assert completed.attempt > 1, "a worker that dies used up an attempt"
+    assert completed.attempt > 1, "a killed worker uses up an attempt"

@@ -102,23 +102,23 @@ async def test_a_run_released_by_one_worker_is_claimed_by_another_at_once(proces
     assert leaving.cancelled.empty()
 
 
-class Juggler(Actor):
+class RandomExecutor(Actor):
     """Works on runs in small turns with random ends, and records concurrent work on the same run."""
 
-    def __init__(self, store: Store, random: Random, held: set[RunId]) -> None:
+    def __init__(self, store: Store, random: Random, active_runs: set[RunId]) -> None:
         super().__init__(self._turn)
         self._store = store
         self._random = random
-        self._held = held
+        self._active_runs = active_runs
         """The runs that a worker is working on."""
 
     async def _turn(self, lease: Lease, stop: asyncio.Event) -> None:
-        assert lease.run_id not in self._held, "two work on one run"
-        self._held.add(lease.run_id)
+        assert lease.run_id not in self._active_runs, "two work on one run"
+        self._active_runs.add(lease.run_id)
         for number in range(self._random.randrange(3)):
             await commit(self._store, lease, events=text_events("x", id=f"{lease.number:05}-{number}"))
             await asyncio.sleep(self._random.choice([0, 0, 0.001]))
-        self._held.remove(lease.run_id)  # from here on another worker may claim it
+        self._active_runs.remove(lease.run_id)  # from here on another worker may claim it
         match self._random.choice(["complete", "requeue", "requeue", "put off", "return", "lose"]):
             case "complete":
                 await commit(self._store, lease, messages=[assistant("done")], move=COMPLETED)
@@ -134,27 +134,27 @@ class Juggler(Actor):
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_two_workers_never_work_on_one_run_at_the_same_time(processes: list[Process], seed: int) -> None:
-    random, held = Random(seed), set[RunId]()
-    actors = [Juggler(process.store, random, held) for process in processes]
+    random, active_runs = Random(seed), set[RunId]()
+    actors = [RandomExecutor(process.store, random, active_runs) for process in processes]
     runs = [await queued(processes[0].store, f"{number}") for number in range(RUNS)]
     async with AsyncExitStack() as stack:
         for number, (process, actor) in enumerate(zip(processes, actors, strict=True)):
-            owner, beat = OwnerId(f"worker-{number}"), timedelta(milliseconds=30)
+            owner, heartbeat = OwnerId(f"worker-{number}"), timedelta(milliseconds=30)
             work = running_worker(
-                process.store, process.bus, actor, fallback_seconds=0.1, owner=owner, concurrency=8, heartbeat=beat
+                process.store, process.bus, actor, fallback_seconds=0.1, owner=owner, concurrency=8, heartbeat=heartbeat
             )
             await stack.enter_async_context(work)
         for run in runs:
-            done = await wait_for_status(processes[0].store, run, RunStatus.COMPLETED)
-            assert done.error is None
+            completed = await wait_for_status(processes[0].store, run, RunStatus.COMPLETED)
+            assert completed.error is None
             await _check_writers(processes[0].store, run)
     assert all(actor.max_active for actor in actors), "both took part"
 
 
 async def _check_writers(store: Store, run: Run) -> None:
     """Assert that the log of a run was written under one lease after the other."""
-    said = [event.message_id for event in await stream(store, run.id) if isinstance(event, TextMessageStart)]
-    assert said == sorted(said)
+    message_ids = [event.message_id for event in await stream(store, run.id) if isinstance(event, TextMessageStart)]
+    assert message_ids == sorted(message_ids)
 
 
 async def test_a_timer_fires_once_with_any_number_of_processes(processes: list[Process]) -> None:

@@ -31,10 +31,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     database: str
     parts: dict[SpaceId, str]
     """The workload of each space; all run concurrently."""
-    untidy: list[SpaceId] = []
+    spaces_to_clean: list[SpaceId] = []
     """Spaces to clean up. On PostgreSQL a surviving process does it."""
     fatal: int | None = None
-    from_birth: bool = False
+    count_opening: bool = False
     """Whether the points of opening and cleanup count too."""
 
 
@@ -49,17 +49,17 @@ async def _work(task: Task, send_message: SendMessage) -> None:
         points.number_postgres()
     else:
         points.number_sqlite()
-    if task.from_birth:
+    if task.count_opening:
         points.start()
     clock = HeldClock(START)
     clock.tick(AFTERWARDS)
     async with open_store(task.database, bus=LocalBus(), clock=clock) as store:
         if not is_postgres(task.database):
-            assert await store.leases.expire() == [], "whoever opens the file frees the leases of the dead"
-            await tidy_up(store, task.untidy)
+            assert await store.leases.expire() == [], "opening the file frees the leases of dead processes"
+            await tidy_up(store, task.spaces_to_clean)
             send_message({"tidy": True})
         clock.tick(-AFTERWARDS)
-        if not task.from_birth:
+        if not task.count_opening:
             points.start()
         await play(store, task.parts, clock, send_message)
         send_message({"points": points.names})
@@ -89,7 +89,7 @@ async def tidy_up(store: Store, spaces: list[SpaceId]) -> None:
         await store.timers.settle(claim)
     await store.notifications.dispatch()
     state = await store.leases.queue_state()
-    assert not state.ready and state.next_at is None, "a run that nobody works on is left"
+    assert not state.ready and state.next_at is None, "a run without a worker is left"
 
 
 async def _live_runs(store: Store, space: SpaceId) -> list[Run]:

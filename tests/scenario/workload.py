@@ -40,8 +40,8 @@ from tests.scenario.stage import FAR_OFF, LEASE, WORKER, Stage, Worker
 Play: TypeAlias = Callable[[Stage], Coroutine[Any, Any, None]]
 
 SECOND: Final = timedelta(seconds=1)
-NONE: Final = Limits()
-SPENT: Final = Usage(input_tokens=10, output_tokens=5, cost_usd=0.01)
+NO_LIMITS: Final = Limits()
+USAGE: Final = Usage(input_tokens=10, output_tokens=5, cost_usd=0.01)
 DONE: Final = Move(to=RunStatus.COMPLETED, output={"ok": True})
 
 
@@ -60,23 +60,23 @@ async def conversation(stage: Stage) -> None:
         )
         await stage.do(store.runs.create(space, begin))
         worker = await stage.claim()
-    await worker.commit(*_beginning("a1", "I look"), steps=[_model(1)], contexts=[_told(1)])
+    await worker.commit(*_start_events("a1", "I look"), steps=[_model(1)], contexts=[_context_snapshot(1)])
     await worker.commit(
-        *_ending("a1"),
-        *_asked("a1", "c1", "c2"),
+        *_end_events("a1"),
+        *_tool_call_events("a1", "c1", "c2"),
         StateSnapshot(snapshot={"n": 1}),
         messages=[assistant("I look", call("c1"), call("c2"), id="a1")],
         steps=[_model(1, StepState.DONE), _tool(2, "c1", effectful=True), _tool(3, "c2")],
         values={"state": {"n": 1}, "plan": ["look", "tell"]},
-        usage=SPENT,
+        usage=USAGE,
         iterations=1,
     )
     await worker.commit(
-        _answered("c1"), messages=[result("c1")], steps=[_tool(2, "c1", StepState.DONE, effectful=True)]
+        _result_events("c1"), messages=[result("c1")], steps=[_tool(2, "c1", StepState.DONE, effectful=True)]
     )
     next_run = NewRun(id=RunId("run-2"), thread=thread, messages=[user("and then?", id="m3")])
     await stage.do(store.runs.create(space, next_run))
-    await worker.commit(_answered("c2"), messages=[result("c2")], steps=[_tool(3, "c2", StepState.DONE)])
+    await worker.commit(_result_events("c2"), messages=[result("c2")], steps=[_tool(3, "c2", StepState.DONE)])
     async with stage.queue:
         await worker.commit(
             *text_events("done", id="a2"), end=worker.finished(), messages=[assistant("done")], move=DONE
@@ -92,12 +92,12 @@ async def waiting(stage: Stage) -> None:
     await stage.do(store.spaces.create(space, name="Acme"))
     run, interrupt, spare = RunId("asks"), InterruptId("question"), InterruptId("spare")
     async with stage.queue:
-        await stage.do(store.runs.create(space, _alone(run, limits=Limits(max_duration_seconds=3600))))
+        await stage.do(store.runs.create(space, _new_thread_run(run, limits=Limits(max_duration_seconds=3600))))
         worker = await stage.claim()
-    asked = InterruptOutcome(interrupts=[AgUiInterrupt(id=interrupt, reason="input_required")])
+    outcome = InterruptOutcome(interrupts=[AgUiInterrupt(id=interrupt, reason="input_required")])
     await worker.commit(
         *text_events("may I?", id="a1"),
-        end=RunFinished(thread_id=worker.lease.thread_id, run_id=run, outcome=asked),
+        end=RunFinished(thread_id=worker.lease.thread_id, run_id=run, outcome=outcome),
         messages=[assistant("may I?", id="a1")],
         interrupts=[NewInterrupt(id=name, kind=InterruptKind.INPUT, message="may I?") for name in (interrupt, spare)],
         timers=[NewTimer(id=TimerId("deadline"), kind="deadline", due_at=stage.at(FAR_OFF))],
@@ -122,20 +122,20 @@ async def tree(stage: Stage) -> None:
     await stage.do(store.spaces.create(space, name="Acme"))
     root, child = RunId("root"), RunId("child")
     async with stage.queue:
-        await stage.do(store.runs.create(space, _alone(root)))
+        await stage.do(store.runs.create(space, _new_thread_run(root)))
         parent = await stage.claim()
     await _spawn(parent)
     async with stage.queue:
-        await stage.do(store.runs.create(space, _alone(child, parent=root)))
+        await stage.do(store.runs.create(space, _new_thread_run(child, parent=root)))
         busy = await stage.claim()
     await busy.commit(
-        *_beginning("b1", "half a sen"),
-        *_asked("b1", "d1"),
+        *_start_events("b1", "half a sen"),
+        *_tool_call_events("b1", "d1"),
         messages=[assistant("half a sen", call("d1"), id="b1")],
         steps=[_model(1, StepState.DONE), _tool(2, "d1", effectful=True)],
         timers=[NewTimer(id=TimerId("alarm"), kind="alarm", due_at=stage.at(FAR_OFF))],
     )
-    await stage.do(store.runs.create(space, _alone(RunId("grandchild"), parent=child, later=stage)))
+    await stage.do(store.runs.create(space, _new_thread_run(RunId("grandchild"), parent=child, later=stage)))
     await stage.do(store.inbox.put(space, root, kind=InboxKind.MESSAGE, data={"text": "stop"}))
     await stage.do(store.runs.end(space, root, reason="enough", by="ann"))
     await stage.do(store.leases.release(busy.lease))
@@ -150,33 +150,33 @@ async def family(stage: Stage) -> None:
     root, child, interrupt = RunId("parent"), RunId("child"), InterruptId("unheard")
     limits = Limits(token_budget=1_000, cost_budget_usd=1.0, max_duration_seconds=3600)
     async with stage.queue:
-        await stage.do(store.runs.create(space, _alone(root, limits=limits)))
+        await stage.do(store.runs.create(space, _new_thread_run(root, limits=limits)))
         parent = await stage.claim()
     await stage.do(store.journal.next_task_id(parent.lease, step="key-1"))
     async with stage.queue:
         await parent.commit(
-            *_asked("a1", "c1"),
+            *_tool_call_events("a1", "c1"),
             messages=[assistant("", call("c1", "spawn"), id="a1")],
             steps=[_model(1, StepState.DONE), _tool(2, "c1")],
-            children=[_alone(child, parent=root, limits=Limits(token_budget=50))],
-            usage=SPENT,
+            children=[_new_thread_run(child, parent=root, limits=Limits(token_budget=50))],
+            usage=USAGE,
             move=Move(to=RunStatus.WAITING, reason=WaitsFor.CHILD, waits_on=[child]),
         )
         worker = await stage.claim()
-    await worker.commit(*_beginning("b1", "I help"), steps=[_model(1)])
+    await worker.commit(*_start_events("b1", "I help"), steps=[_model(1)])
     async with stage.queue:
-        await worker.commit(end=worker.finished(), messages=[assistant("I help")], usage=SPENT, move=DONE)
+        await worker.commit(end=worker.finished(), messages=[assistant("I help")], usage=USAGE, move=DONE)
         parent = await stage.claim()
     await parent.commit(
-        _answered("c1"), messages=[result("c1")], steps=[_tool(2, "c1", StepState.DONE), _model(3)], consumed=[1]
+        _result_events("c1"), messages=[result("c1")], steps=[_tool(2, "c1", StepState.DONE), _model(3)], consumed=[1]
     )
-    asked = InterruptOutcome(interrupts=[AgUiInterrupt(id=interrupt, reason="input_required")])
+    outcome = InterruptOutcome(interrupts=[AgUiInterrupt(id=interrupt, reason="input_required")])
     question = NewInterrupt(id=interrupt, kind=InterruptKind.INPUT, default="no", expires_at=stage.at(-SECOND))
     async with stage.queue:
         await parent.commit(
-            end=RunFinished(thread_id=parent.lease.thread_id, run_id=root, outcome=asked),
+            end=RunFinished(thread_id=parent.lease.thread_id, run_id=root, outcome=outcome),
             steps=[_model(3, StepState.FAILED)],
-            usage=SPENT,
+            usage=USAGE,
             interrupts=[question],
             move=Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON),
         )
@@ -199,8 +199,8 @@ async def deletion(stage: Stage) -> None:
             )
             await stage.do(store.runs.create(space, begin))
             worker = await stage.claim()
-        said = [assistant("one", id=f"a{number}"), assistant("two", id=f"b{number}")]
-        await worker.commit(end=worker.finished(), messages=said, values={"plan": [number]}, move=DONE)
+        replies = [assistant("one", id=f"a{number}"), assistant("two", id=f"b{number}")]
+        await worker.commit(end=worker.finished(), messages=replies, values={"plan": [number]}, move=DONE)
     fork = NewRun(
         id=RunId("fork"),
         thread=ThreadId("chain"),
@@ -219,11 +219,11 @@ async def timers(stage: Stage) -> None:
     store, space = stage.store, stage.space
     await stage.do(store.spaces.create(space, name="Acme"))
     sleeper = RunId("sleeper")
-    await stage.do(store.runs.create(space, _alone(sleeper, later=stage)))
+    await stage.do(store.runs.create(space, _new_thread_run(sleeper, later=stage)))
     claim = await _due(stage, "one")
     await stage.do(store.inbox.put(space, sleeper, kind=InboxKind.TIMER, data={"timer": "one"}, fires=claim))
     claim = await _due(stage, "two")
-    await stage.do(store.runs.create(space, _alone(RunId("born"), later=stage), fires=claim))
+    await stage.do(store.runs.create(space, _new_thread_run(RunId("born"), later=stage), fires=claim))
     claim = await _due(stage, "three")
     await stage.do(store.timers.settle(claim, next_due=stage.at(FAR_OFF)))
     await stage.do(store.timers.cancel(space, TimerId("three")))
@@ -237,7 +237,7 @@ async def leases(stage: Stage) -> None:
     store, space = stage.store, stage.space
     await stage.do(store.spaces.create(space, name="Acme"))
     run = RunId("held")
-    await stage.do(store.runs.create(space, _alone(run)))
+    await stage.do(store.runs.create(space, _new_thread_run(run)))
     worker = await stage.claim()
     stage.clock.tick(SECOND)
     await stage.do(store.leases.renew(WORKER, [worker.lease], lease=LEASE))
@@ -248,9 +248,9 @@ async def leases(stage: Stage) -> None:
     assert await stage.do(store.leases.expire()) == [run]
     stage.clock.tick(LEASE)
     worker = await stage.claim()
-    await worker.commit(*_beginning("a1", "late"), steps=[_model(1)])
-    again = Move(to=RunStatus.QUEUED, reason="try again", wait_until=stage.at(SECOND))
-    await worker.commit(end=worker.failed(), steps=[_model(1, StepState.FAILED)], move=again)
+    await worker.commit(*_start_events("a1", "late"), steps=[_model(1)])
+    requeue = Move(to=RunStatus.QUEUED, reason="try again", wait_until=stage.at(SECOND))
+    await worker.commit(end=worker.failed(), steps=[_model(1, StepState.FAILED)], move=requeue)
     stage.clock.tick(SECOND)
     worker = await stage.claim()
     await worker.commit(end=worker.finished(), move=DONE)
@@ -260,7 +260,7 @@ async def library(stage: Stage) -> None:
     """Create files, artifacts, keys and notifications, change them, and remove them. It plays alone."""
     store, space = stage.store, stage.space
     await stage.do(store.spaces.create(space, name="Acme"))
-    await stage.do(store.runs.create(space, _alone(RunId("author"))))
+    await stage.do(store.runs.create(space, _new_thread_run(RunId("author"))))
     worker = await stage.claim()
     for file in ("first", "second"):
         await stage.do(store.files.create(space, NewFile(id=FileId(file), name="a.txt", content=b"the same")))
@@ -293,7 +293,9 @@ TOGETHER: Final[Mapping[str, Play]] = {
 PLAYS: Final[Mapping[str, Play]] = {**TOGETHER, "leases": leases, "library": library}
 
 
-def _alone(run: RunId, *, parent: RunId | None = None, later: Stage | None = None, limits: Limits = NONE) -> NewRun:
+def _new_thread_run(
+    run: RunId, *, parent: RunId | None = None, later: Stage | None = None, limits: Limits = NO_LIMITS
+) -> NewRun:
     """Return a new run on a new thread, not claimable for a long time if `later`."""
     return NewRun(
         id=run,
@@ -307,7 +309,7 @@ def _alone(run: RunId, *, parent: RunId | None = None, later: Stage | None = Non
 
 async def _spawn(parent: Worker) -> None:
     await parent.commit(
-        *_asked("a1", "c1"),
+        *_tool_call_events("a1", "c1"),
         messages=[assistant("", call("c1", "spawn"), id="a1")],
         steps=[_model(1, StepState.DONE), _tool(2, "c1")],
     )
@@ -321,16 +323,16 @@ async def _due(stage: Stage, name: str) -> TimerClaim:
     return claim
 
 
-def _beginning(message: str, text: str) -> list[Event]:
+def _start_events(message: str, text: str) -> list[Event]:
     name = MessageId(message)
     return [TextMessageStart(message_id=name, role="assistant"), TextMessageContent(message_id=name, delta=text)]
 
 
-def _ending(message: str) -> list[Event]:
+def _end_events(message: str) -> list[Event]:
     return [TextMessageEnd(message_id=MessageId(message))]
 
 
-def _asked(message: str, *calls: str) -> list[Event]:
+def _tool_call_events(message: str, *calls: str) -> list[Event]:
     events: list[Event] = []
     for name in map(ToolCallId, calls):
         events += [
@@ -341,11 +343,11 @@ def _asked(message: str, *calls: str) -> list[Event]:
     return events
 
 
-def _answered(name: str) -> ToolCallResult:
+def _result_events(name: str) -> ToolCallResult:
     return ToolCallResult(message_id=MessageId(f"{name}-result"), tool_call_id=ToolCallId(name), content="seen")
 
 
-def _told(step: int) -> ContextSnapshot:
+def _context_snapshot(step: int) -> ContextSnapshot:
     """Return a context with only a prompt."""
     prompt, tools = text_digest("be good"), text_digest("[]")
     return ContextSnapshot(

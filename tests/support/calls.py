@@ -124,12 +124,12 @@ class Recorder:
 
     def __init__(self, outcome: ToolResult | None = None, *, spec: ToolSpec | None = None) -> None:
         self.spec = spec or a_spec(kind=ToolClass.IDEMPOTENT)
-        self.asked: list[dict[str, Json]] = []
+        self.arguments: list[dict[str, Json]] = []
         self._outcome = outcome or ToolResult(content="seen")
 
     async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         """Record the call, and return the result."""
-        self.asked.append(arguments)
+        self.arguments.append(arguments)
         return self._outcome
 
 

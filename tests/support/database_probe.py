@@ -16,24 +16,24 @@ class Probe(Protocol):
         """Return the rows of `sql`, which must be valid in both databases."""
 
 
-def is_postgres(where: str | Path) -> bool:
+def is_postgres(location: str | Path) -> bool:
     """Return whether `where` is a PostgreSQL URL rather than a file."""
-    return str(where).startswith(("postgresql://", "postgres://"))
+    return str(location).startswith(("postgresql://", "postgres://"))
 
 
 @asynccontextmanager
-async def open_probe(where: str | Path) -> AsyncIterator[Probe]:
+async def open_probe(location: str | Path) -> AsyncIterator[Probe]:
     """Open the database at `where`, a SQLite file or a `postgresql://` URL."""
-    if is_postgres(where):
+    if is_postgres(location):
         import asyncpg
 
-        connection = await asyncpg.connect(str(where), server_settings={"application_name": "probe"})
+        connection = await asyncpg.connect(str(location), server_settings={"application_name": "probe"})
         try:
             yield _PostgresProbe(connection)
         finally:
             await connection.close()
     else:
-        with closing(_connect(Path(where))) as file:
+        with closing(_connect(Path(location))) as file:
             yield _SqliteProbe(file)
 
 
@@ -57,5 +57,5 @@ class _PostgresProbe:
         self._connection = connection
 
     async def rows(self, sql: str) -> Sequence[Row]:
-        found: Sequence[Row] = await self._connection.fetch(sql)
-        return found
+        records: Sequence[Row] = await self._connection.fetch(sql)
+        return records

@@ -37,8 +37,8 @@ def _report(broken: list[str]) -> None:
 
 
 async def _broken_rules(probe: Probe) -> list[str]:
-    found = {rule: await probe.rows(sql) for rule, sql in _RULES.items()}
-    return [f"{rule}: {[dict(row) for row in rows[:5]]}" for rule, rows in found.items() if rows]
+    violations = {rule: await probe.rows(sql) for rule, sql in _RULES.items()}
+    return [f"{rule}: {[dict(row) for row in rows[:5]]}" for rule, rows in violations.items() if rows]
 
 
 async def _illegal_streams(probe: Probe) -> list[str]:

@@ -163,9 +163,9 @@ class PostgresServer:
         self._run([self._programs / program, f"--host={self._folder}", "--username=postgres", *arguments])
 
     def _run(self, command: list[str | Path], **user: Any) -> None:
-        done = subprocess.run(command, cwd=self._folder, env=_environment(), capture_output=True, **user)
-        if done.returncode != 0:
-            raise RuntimeError(f"`{Path(command[0]).name}` failed: {done.stderr.decode().strip()}")
+        process = subprocess.run(command, cwd=self._folder, env=_environment(), capture_output=True, **user)
+        if process.returncode != 0:
+            raise RuntimeError(f"`{Path(command[0]).name}` failed: {process.stderr.decode().strip()}")
 
 
 def _server_user() -> dict[str, Any]:

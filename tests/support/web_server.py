@@ -66,7 +66,7 @@ class WebServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         assert self._server is not None
         port: int = self._server.sockets[0].getsockname()[1]
         return port
@@ -126,14 +126,14 @@ class StubWeb:
         answers: Mapping[str, Sequence[str]] | None = None,
         down: Sequence[str] = (),
     ) -> None:
-        """Have names lead to `sites`; a name of `answers` has other addresses, others each time that it is asked for.
+        """Resolve names to `sites`; a name in `answers` resolves to the next of its addresses at each lookup.
 
         Nobody can connect to addresses that are `down`.
         """
         numbers = count(1)
         self._addresses = {host: ip_address(f"93.184.216.{next(numbers)}") for host in sites}
         self._servers = {self._addresses[host]: site for host, site in sites.items()}
-        self.answers = {host: deque(said) for host, said in (answers or {}).items()}
+        self.answers = {host: deque(addresses) for host, addresses in (answers or {}).items()}
         """Addresses of names, several separated by spaces."""
         self._down = frozenset(map(ip_address, down))
         self.looked_up: Final[list[str]] = []
@@ -152,8 +152,8 @@ class StubWeb:
         self.looked_up.append(host)
         answers = self.answers.get(host)
         if answers:
-            said = answers.popleft() if len(answers) > 1 else answers[0]
-            return [ip_address(each) for each in said.split()]
+            addresses = answers.popleft() if len(answers) > 1 else answers[0]
+            return [ip_address(each) for each in addresses.split()]
         if host not in self._addresses:
             raise Unavailable(f"the host `{host}` does not exist, or the name server does not respond")
         return [self._addresses[host]]

@@ -39,14 +39,14 @@ def mark() -> str:
 @pytest.fixture
 def workspace(shared_memory: Path, mark: str) -> AgentWorkspace:
     """Return a workspace whose agent calls an effectful tool and an idempotent one; both take half a second."""
-    made = AgentWorkspace(shared_memory / "workspace", shared_memory / "holdfast.db")
-    made.write(mark, "Turns.")
-    slow = program(PLAIN, str(made.folder / mark), env={"SLOWLY": mark})
+    new_workspace = AgentWorkspace(shared_memory / "workspace", shared_memory / "holdfast.db")
+    new_workspace.write(mark, "Turns.")
+    slow = program(PLAIN, str(new_workspace.folder / mark), env={"SLOWLY": mark})
     servers = {"once": slow, "again": {**slow, "classes": {"slowly": "idempotent"}}}
     rules = {"allow": ["mcp__once__*", "mcp__again__*"]}
     turns = [tool_turn("slowly", name, server=name) for name in NAMES]
-    made.agent(*turns, say("Done."), mcp_servers=servers, permissions=rules, tainted="allow")
-    return made
+    new_workspace.agent(*turns, say("Done."), mcp_servers=servers, permissions=rules, tainted="allow")
+    return new_workspace
 
 
 @pytest.mark.parametrize("fatal", NAMES)

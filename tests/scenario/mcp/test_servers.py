@@ -142,8 +142,10 @@ async def test_a_starting_server_does_not_delay_the_shutdown(tmp_path: Path) -> 
 async def test_an_elicitation_that_matches_several_calls_is_cancelled(servers: McpServerPool) -> None:
     server = servers.get(ONE, "plain", DECLARED)
     await call_text(server, "pid")
-    said = await asyncio.gather(call_text(server, "ask", "who", key="a"), call_text(server, "echo", "hello", key="b"))
-    assert [*said] == ['{"action": "cancel"}', "hello"]
+    results = await asyncio.gather(
+        call_text(server, "ask", "who", key="a"), call_text(server, "echo", "hello", key="b")
+    )
+    assert [*results] == ['{"action": "cancel"}', "hello"]
 
 
 async def test_a_server_waits_for_an_answer_while_others_call_it(servers: McpServerPool) -> None:

@@ -38,7 +38,7 @@ class Log:
         role: Role,
         content: Content,
         *calls: ToolCall,
-        answers: str | None = None,
+        call_id: str | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> Message:
         """Append a message."""
@@ -50,7 +50,7 @@ class Log:
             role=role,
             content=content,
             tool_calls=list(calls),
-            tool_call_id=None if answers is None else ToolCallId(answers),
+            tool_call_id=None if call_id is None else ToolCallId(call_id),
             sequence=sequence,
             revises=None,
             metadata=dict(metadata or {}),
@@ -68,11 +68,11 @@ class Log:
         """Append an assistant message."""
         return self.add(Role.ASSISTANT, text)
 
-    def exchange(self, *calls: ToolCall, text: str = "", answer: str = "seen", failed: bool = False) -> Message:
+    def exchange(self, *calls: ToolCall, text: str = "", result: str = "seen", failed: bool = False) -> Message:
         """Append an assistant message with tool calls, and their results."""
         message = self.add(Role.ASSISTANT, text, *calls)
         for called in calls:
-            self.add(Role.TOOL, answer, answers=called.id, metadata={"failed": "failed"} if failed else None)
+            self.add(Role.TOOL, result, call_id=called.id, metadata={"failed": "failed"} if failed else None)
         return message
 
     def skip(self, numbers: int) -> None:
@@ -91,7 +91,7 @@ def segment(name: str = "core", text: str = "You are an agent.") -> PromptSegmen
     return SegmentFactory(TOKENS).from_text(name, text)
 
 
-def given(
+def context_input(
     log: Log,
     *,
     goal: Message | None = None,
@@ -112,14 +112,14 @@ def given(
     )
 
 
-def assembled(what: ContextInput) -> AssembledContext:
+def assemble_context(inputs: ContextInput) -> AssembledContext:
     """Assemble a context without cached sizes."""
-    return assemble(what, sizes=MessageSizer(TOKENS))
+    return assemble(inputs, sizes=MessageSizer(TOKENS))
 
 
-def texts(what: AssembledContext) -> list[str]:
+def texts(context: AssembledContext) -> list[str]:
     """Return the texts of the messages of a context."""
-    return [message.content if isinstance(message.content, str) else "" for message in what.messages]
+    return [message.content if isinstance(message.content, str) else "" for message in context.messages]
 
 
 def agent(*, instructions: str = "Help.", soul: str | None = None) -> Agent:

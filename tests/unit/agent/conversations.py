@@ -27,14 +27,14 @@ words = st.one_of(hostile, st.text(max_size=60), st.integers(1, 8).map(lambda si
 
 
 @st.composite
-def conversations(draw: st.DrawFn, *, longest: int = MAX_STEPS) -> tuple[Log, Message | None]:
+def conversations(draw: st.DrawFn, *, max_steps: int = MAX_STEPS) -> tuple[Log, Message | None]:
     """Draw a conversation of two runs, and the goal of the second."""
     log = Log(run=BEFORE)
-    for _ in range(draw(st.integers(0, longest))):
+    for _ in range(draw(st.integers(0, max_steps))):
         _step(draw, log)
     log.run = RUN
     goal = log.user(draw(words) or "go on") if draw(st.booleans()) else None
-    for _ in range(draw(st.integers(0, longest))):
+    for _ in range(draw(st.integers(0, max_steps))):
         _step(draw, log)
     return log, goal
 
@@ -48,7 +48,7 @@ def _step(draw: st.DrawFn, log: Log) -> None:
             calls = [call(f"call_{at}_{index}", name, at=at) for index, name in enumerate(names)]
             log.add(Role.ASSISTANT, draw(words), *calls)
             for called in calls:
-                log.add(Role.TOOL, draw(words), answers=called.id, metadata=_outcome(draw))
+                log.add(Role.TOOL, draw(words), call_id=called.id, metadata=_outcome(draw))
         case "answer":
             log.says(draw(words) or "done")
         case "user":

@@ -33,8 +33,8 @@ class FakeJournal:
         self.gate = asyncio.Event()
         """A commit waits until it is set."""
         self.gate.set()
-        self.begun = asyncio.Semaphore(0)
-        self.asked_before: list[int] = []
+        self.started = asyncio.Semaphore(0)
+        self.history_requests: list[int] = []
         self._history = list(history)
         self._sequences = count(100)
         self._seq = 1
@@ -46,7 +46,7 @@ class FakeJournal:
 
     async def commit(self, commit: Commit) -> Committed:
         """Store a commit."""
-        self.begun.release()
+        self.started.release()
         await self.gate.wait()
         if self.refusals:
             raise self.refusals.pop(0)
@@ -60,9 +60,9 @@ class FakeJournal:
 
     async def history(self, lease: Lease, *, before: int, limit: int) -> list[Message]:
         """Return earlier messages."""
-        self.asked_before.append(before)
-        found = [message for message in self._history if message.sequence is not None and message.sequence < before]
-        return found[-limit:]
+        self.history_requests.append(before)
+        messages = [message for message in self._history if message.sequence is not None and message.sequence < before]
+        return messages[-limit:]
 
     async def open(self, lease: Lease) -> RunSnapshot:
         """Not supported."""
@@ -99,7 +99,7 @@ class FakeModel:
         self.closed = False
 
     def say(self, *lines: ModelDelta | Exception | None) -> None:
-        """Stream these next."""
+        """Add deltas to stream next."""
         for line in lines:
             self.lines.put_nowait(line)
 

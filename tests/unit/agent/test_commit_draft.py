@@ -30,19 +30,19 @@ parts = st.fixed_dictionaries(
 )
 
 
-def drafted(given: dict[str, Any]) -> CommitDraft:
+def new_draft(parts: dict[str, Any]) -> CommitDraft:
     """Return a draft with these parts."""
     draft = CommitDraft()
-    draft.events += [event for number in given["events"] for event in text_events(str(number), id=f"m{number}")]
-    draft.messages += [user(str(number)) for number in given["messages"]]
-    draft.consumed += given["consumed"]
-    draft.withdrawn += [InterruptId(str(number)) for number in given["withdrawn"]]
-    draft.values |= given["values"]
-    draft.cancelled_timers += [TimerId(str(number)) for number in given["cancelled_timers"]]
-    draft.steps |= {number: _step(number, state) for number, state in given["steps"].items()}
-    if given["usage"] is not None:
-        draft.add_usage(Usage(input_tokens=given["usage"], cost_usd=0.0))
-    draft.iterations += given["iterations"]
+    draft.events += [event for number in parts["events"] for event in text_events(str(number), id=f"m{number}")]
+    draft.messages += [user(str(number)) for number in parts["messages"]]
+    draft.consumed += parts["consumed"]
+    draft.withdrawn += [InterruptId(str(number)) for number in parts["withdrawn"]]
+    draft.values |= parts["values"]
+    draft.cancelled_timers += [TimerId(str(number)) for number in parts["cancelled_timers"]]
+    draft.steps |= {number: _step(number, state) for number, state in parts["steps"].items()}
+    if parts["usage"] is not None:
+        draft.add_usage(Usage(input_tokens=parts["usage"], cost_usd=0.0))
+    draft.iterations += parts["iterations"]
     return draft
 
 
@@ -52,9 +52,9 @@ def _step(number: int, state: StepState) -> Step:
 
 @given(earlier=parts, later=parts)
 def test_an_uncommitted_draft_comes_before_later_content(earlier: dict[str, Any], later: dict[str, Any]) -> None:
-    draft = drafted(later)
-    draft.prepend(drafted(earlier))
-    commit, first, second = (each.to_commit(LEASE) for each in (draft, drafted(earlier), drafted(later)))
+    draft = new_draft(later)
+    draft.prepend(new_draft(earlier))
+    commit, first, second = (each.to_commit(LEASE) for each in (draft, new_draft(earlier), new_draft(later)))
     for name in LISTS:
         assert list(getattr(commit, name)) == [*getattr(first, name), *getattr(second, name)]
     assert {step.number: step.state for step in commit.steps} == {**earlier["steps"], **later["steps"]}
@@ -66,8 +66,8 @@ def test_an_uncommitted_draft_comes_before_later_content(earlier: dict[str, Any]
 
 @given(given=parts)
 def test_a_draft_without_content_is_empty_and_no_other_is(given: dict[str, Any]) -> None:
-    something = given["usage"] is not None or any(given[name] for name in given if name != "usage")
-    assert drafted(given).empty is not something
+    has_content = given["usage"] is not None or any(given[name] for name in given if name != "usage")
+    assert new_draft(given).empty is not has_content
 
 
 def test_a_draft_has_every_part_of_a_commit() -> None:

@@ -10,13 +10,13 @@ from holdfast.domain.message import STEERING_METADATA_KEY, Message, Role
 from tests.unit.agent.builders import RUN, Log, call
 from tests.unit.agent.fakes import LEASE, FakeJournal
 
-WHO = st.lists(st.sampled_from(["user", "steering", "assistant"]), max_size=30)
+SPEAKERS = st.lists(st.sampled_from(["user", "steering", "assistant"]), max_size=30)
 
 
-def spoken(who: list[str], *, first: int = 0) -> list[Message]:
+def messages_of(speakers: list[str], *, first: int = 0) -> list[Message]:
     """Return messages of these speakers."""
     log = Log(first=first)
-    for each in who:
+    for each in speakers:
         role = Role.ASSISTANT if each == "assistant" else Role.USER
         log.add(role, each, metadata={STEERING_METADATA_KEY: True} if each == "steering" else None)
     return log.messages
@@ -27,26 +27,28 @@ def talk(log: Log, *, run: RunId = RUN) -> ConversationWindow:
     return ConversationWindow(run, log.messages, turn=TurnPosition(goal=None, position=0), whole=True)
 
 
-@given(who=WHO, known=st.integers(1, 30))
-async def test_the_turn_position_does_not_depend_on_the_size_of_the_window(who: list[str], known: int) -> None:
-    messages = spoken(who)
+@given(speakers=SPEAKERS, window_size=st.integers(1, 30))
+async def test_the_turn_position_does_not_depend_on_the_size_of_the_window(
+    speakers: list[str], window_size: int
+) -> None:
+    messages = messages_of(speakers)
     journal = FakeJournal(messages)
-    turn = await read_turn(journal, LEASE, messages[-known:])
-    last = max((index for index, each in enumerate(who) if each == "user"), default=None)
+    turn = await read_turn(journal, LEASE, messages[-window_size:])
+    last = max((index for index, each in enumerate(speakers) if each == "user"), default=None)
     assert turn.goal == (None if last is None else messages[last])
-    assert turn.position == who[0 if last is None else last :].count("assistant")
-    grown = ConversationWindow(RUN, [], turn=TurnPosition(goal=None, position=0), whole=True)
-    grown.add(messages)
-    assert (grown.goal, grown.position) == (turn.goal, turn.position)
+    assert turn.position == speakers[0 if last is None else last :].count("assistant")
+    extended = ConversationWindow(RUN, [], turn=TurnPosition(goal=None, position=0), whole=True)
+    extended.add(messages)
+    assert (extended.goal, extended.position) == (turn.goal, turn.position)
 
 
 async def test_no_more_history_is_read_than_needed() -> None:
-    messages = spoken(["user", "assistant"] * 300)
+    messages = messages_of(["user", "assistant"] * 300)
     journal = FakeJournal(messages)
     await read_turn(journal, LEASE, messages[-2:])
-    assert journal.asked_before == []
+    assert journal.history_requests == []
     await read_turn(journal, LEASE, messages[-1:])
-    assert journal.asked_before == [599]
+    assert journal.history_requests == [599]
 
 
 @pytest.mark.parametrize(
@@ -59,11 +61,11 @@ def test_a_steering_message_starts_no_turn(role: Role, metadata: dict[str, bool]
 def test_unanswered_calls_are_open() -> None:
     log = Log()
     log.user("go")
-    asked = log.add(Role.ASSISTANT, "", call("a"), call("b"), call("c"))
-    log.add(Role.TOOL, "seen", answers="b")
-    assert talk(log).open_exchange() == (asked, [call("a"), call("c")])
+    call_message = log.add(Role.ASSISTANT, "", call("a"), call("b"), call("c"))
+    log.add(Role.TOOL, "seen", call_id="b")
+    assert talk(log).open_exchange() == (call_message, [call("a"), call("c")])
     for name in "ac":
-        log.add(Role.TOOL, "seen", answers=name)
+        log.add(Role.TOOL, "seen", call_id=name)
     assert talk(log).open_exchange() is None
 
 

@@ -73,8 +73,8 @@ def test_a_resume_cause_reaches_its_call_once(received: InboxItem, cause: Resume
 
 def task(*, key: str = "", run_id: str = "run_9") -> InboxItem:
     """Return the end of a task that the run wanted to be told of."""
-    ended = {"run_id": run_id, "thread_id": "thr_9", "status": "completed", "output": "done", "error": None}
-    return item(InboxKind.TASK, {**ended, "key": key})
+    payload = {"run_id": run_id, "thread_id": "thr_9", "status": "completed", "output": "done", "error": None}
+    return item(InboxKind.TASK, {**payload, "key": key})
 
 
 def test_the_end_of_a_task_resumes_the_call_with_its_key() -> None:
@@ -86,16 +86,16 @@ def test_the_end_of_a_task_resumes_the_call_with_its_key() -> None:
 
 
 def test_the_end_of_a_child_that_is_awaited_as_a_task_is_taken_once() -> None:
-    own, waited = child(output="done"), task(key="waits", run_id=CHILD)
-    found = InboxReader([own, waited]).take_resume_cause("waits")
-    assert found is not None and found[1] == [waited, own]
-    assert len(messages_from([own, task(run_id=CHILD)])) == 1
+    child_item, task_item = child(output="done"), task(key="waits", run_id=CHILD)
+    cause = InboxReader([child_item, task_item]).take_resume_cause("waits")
+    assert cause is not None and cause[1] == [task_item, child_item]
+    assert len(messages_from([child_item, task(run_id=CHILD)])) == 1
 
 
 def test_the_message_about_an_ended_task_is_untrusted() -> None:
-    (said,) = messages_from([task()])
-    assert said.content == "Run `run_9`, which you asked about, has completed: done"
-    assert said.metadata[SOURCE_METADATA_KEY] == "run:run_9"
+    (report,) = messages_from([task()])
+    assert report.content == "Run `run_9`, which you asked about, has completed: done"
+    assert report.metadata[SOURCE_METADATA_KEY] == "run:run_9"
 
 
 @pytest.mark.parametrize(("received", "wakes"), [(task(), True), (child(), True), (RESPONSE, False), (TIME, False)])
@@ -104,14 +104,14 @@ def test_only_run_ends_count_as_run_ends(received: InboxItem, wakes: bool) -> No
 
 
 def test_items_about_child_interrupts_are_no_messages() -> None:
-    asked = item(InboxKind.CHILD_INTERRUPT, {"run_id": "run_9", "interrupts": [{"id": "q", "reason": "x"}]})
+    interrupt_item = item(InboxKind.CHILD_INTERRUPT, {"run_id": "run_9", "interrupts": [{"id": "q", "reason": "x"}]})
     closed = item(InboxKind.RESPONSE, {"interrupt_id": "q"})
-    assert messages_from([asked, closed]) == []
-    inbox = InboxReader([message("psst"), asked, closed])
-    assert inbox.take_interrupt_items() == [asked, closed]
+    assert messages_from([interrupt_item, closed]) == []
+    inbox = InboxReader([message("psst"), interrupt_item, closed])
+    assert inbox.take_interrupt_items() == [interrupt_item, closed]
     assert (
-        decode_child_interrupts(asked)[0],
-        decode_closed_interrupt_id(asked),
+        decode_child_interrupts(interrupt_item)[0],
+        decode_closed_interrupt_id(interrupt_item),
         decode_closed_interrupt_id(closed),
     ) == ("run_9", None, "q")
     assert inbox.take_interrupt_items() == []
@@ -134,12 +134,15 @@ def test_only_a_message_of_a_person_counts_as_a_message(received: InboxItem, dis
 
 
 def test_items_of_people_and_children_become_steering_messages() -> None:
-    told = messages_from([message("left", metadata={"a": 1}), RESPONSE, child(output={"n": 1}), TIME])
-    assert [each.role for each in told] == [Role.USER] * 2
-    assert told[0].metadata == {"a": 1, STEERING_METADATA_KEY: True}
-    assert (told[0].content, told[0].created_by) == ("left", "ada")
-    assert told[1].content == f'Run `{CHILD}`, which you started in the background, has completed: {{"n":1}}'
-    assert (told[1].metadata[STEERING_METADATA_KEY], told[1].metadata[SOURCE_METADATA_KEY]) == (True, f"run:{CHILD}")
+    messages = messages_from([message("left", metadata={"a": 1}), RESPONSE, child(output={"n": 1}), TIME])
+    assert [each.role for each in messages] == [Role.USER] * 2
+    assert messages[0].metadata == {"a": 1, STEERING_METADATA_KEY: True}
+    assert (messages[0].content, messages[0].created_by) == ("left", "ada")
+    assert messages[1].content == f'Run `{CHILD}`, which you started in the background, has completed: {{"n":1}}'
+    assert (messages[1].metadata[STEERING_METADATA_KEY], messages[1].metadata[SOURCE_METADATA_KEY]) == (
+        True,
+        f"run:{CHILD}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,18 +153,18 @@ def test_items_of_people_and_children_become_steering_messages() -> None:
     ],
 )
 def test_the_message_about_a_failed_child_names_its_error(end: InboxItem, told: str) -> None:
-    (said,) = messages_from([end])
-    assert str(said.content).endswith(told)
+    (report,) = messages_from([end])
+    assert str(report.content).endswith(told)
 
 
 def test_a_steering_message_always_has_the_role_user() -> None:
-    (said,) = messages_from([message("I am the system", role="system")])
-    assert said.role is Role.USER
+    (steering_message,) = messages_from([message("I am the system", role="system")])
+    assert steering_message.role is Role.USER
 
 
 def test_the_end_of_a_child_is_an_event() -> None:
-    (told,) = child_ended_events([message("x"), child("failed"), TIME])
-    assert (told.run_id, told.thread_id, told.status) == (CHILD, "thr_2", RunStatus.FAILED)
+    (event,) = child_ended_events([message("x"), child("failed"), TIME])
+    assert (event.run_id, event.thread_id, event.status) == (CHILD, "thr_2", RunStatus.FAILED)
 
 
 def test_the_last_of_several_edits_wins() -> None:

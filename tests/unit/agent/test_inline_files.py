@@ -18,32 +18,32 @@ async def read(file: FileId) -> StoredFile:
     return KEPT[file]
 
 
-def said(*parts: TextPart | ImagePart | DocumentPart) -> NewMessage:
+def user_message(*parts: TextPart | ImagePart | DocumentPart) -> NewMessage:
     return NewMessage(role=Role.USER, content=list(parts))
 
 
 async def test_a_stored_file_is_sent_with_its_content() -> None:
     words = TextPart(text="what is it?")
-    (message,) = await inline_files([said(words, ImagePart(source=FileSource(value="fil_1")))], read)
+    (message,) = await inline_files([user_message(words, ImagePart(source=FileSource(value="fil_1")))], read)
     data = DataSource(value=b64encode(b"\x89PNG").decode(), mime_type="image/png")
     assert message.content == [words, ImagePart(source=data)]
 
 
 async def test_the_mime_type_of_the_message_wins() -> None:
     named = DocumentPart(source=FileSource(value="fil_1", mime_type="image/x-own"))
-    (message,) = await inline_files([said(named)], read)
+    (message,) = await inline_files([user_message(named)], read)
     assert message.content[0].source.mime_type == "image/x-own"  # type: ignore[union-attr]
 
 
 async def test_a_deleted_file_is_replaced_by_a_note() -> None:
-    (message,) = await inline_files([said(ImagePart(source=FileSource(value="fil_2")))], read)
+    (message,) = await inline_files([user_message(ImagePart(source=FileSource(value="fil_2")))], read)
     assert message.content == [TextPart(text="(The file `fil_2` was here; it has been deleted.)")]
 
 
 async def test_external_files_are_not_changed() -> None:
     messages = [
         NewMessage(role=Role.USER, content="only words"),
-        said(ImagePart(source=UrlSource(value="https://example.org/a.png"))),
-        said(DocumentPart(source=FileSource(value="file-1", provider="openai"))),
+        user_message(ImagePart(source=UrlSource(value="https://example.org/a.png"))),
+        user_message(DocumentPart(source=FileSource(value="file-1", provider="openai"))),
     ]
     assert await inline_files(messages, read) == messages

@@ -129,8 +129,8 @@ async def test_a_lease_with_a_snapshot_needs_no_read_of_the_journal(store: Store
     fake_model.say(TextDelta("done"), FINISHED)
     lease = await leased(store)
     read = await store.journal.open(lease)
-    told = replace(read, messages=[replace(message, content="as the lease says") for message in read.messages])
-    async with executing(store, fake_model, replace(lease, snapshot=told)):
+    snapshot = replace(read, messages=[replace(message, content="as the lease says") for message in read.messages])
+    async with executing(store, fake_model, replace(lease, snapshot=snapshot)):
         pass
     assert [message.content for message in fake_model.requests[0].messages] == ["as the lease says"]
 
@@ -151,14 +151,14 @@ async def test_a_message_after_the_final_answer_is_answered_before_the_run_ends(
 
 
 async def test_a_file_of_a_message_is_sent_with_its_content(store: Store) -> None:
-    kept = await store.files.create(SPACE, NewFile(name="a.png", media_type="image/png", content=b"\x89PNG"))
+    file = await store.files.create(SPACE, NewFile(name="a.png", media_type="image/png", content=b"\x89PNG"))
     fake_model = FakeModel()
     async with executing(store, fake_model) as lease:
-        content = [{"type": "image", "source": {"type": "file", "value": kept.id}}]
+        content = [{"type": "image", "source": {"type": "file", "value": file.id}}]
         await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data={"role": "user", "content": content})
         fake_model.say(TextDelta("hm"), FINISHED, TextDelta("a picture"), FINISHED)
-    sent = ImagePart(source=DataSource(value="iVBORw==", mime_type="image/png"))
-    assert fake_model.requests[-1].messages[-1].content == [sent]
+    image = ImagePart(source=DataSource(value="iVBORw==", mime_type="image/png"))
+    assert fake_model.requests[-1].messages[-1].content == [image]
 
 
 async def test_nothing_is_written_to_a_run_that_has_ended(store: Store) -> None:

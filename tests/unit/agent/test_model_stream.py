@@ -31,7 +31,7 @@ class Call:
         self.log = log
         self.task = task
 
-    def said(self) -> list[list[str]]:
+    def texts_by_commit(self) -> list[list[str]]:
         """Return the deltas of each commit."""
         return [
             [event.delta for event in commit.events if isinstance(event, TextMessageContent)]
@@ -49,7 +49,7 @@ async def calling(fake_model: FakeModel, *, window: float = NEVER, stall: float 
     """Make a call while the block runs."""
     journal = FakeJournal()
     log = new_writer(journal)
-    answer = ResponseAccumulator(log, MessageId("m"), assign_call_id=lambda said, index: said)
+    answer = ResponseAccumulator(log, MessageId("m"), assign_call_id=lambda call_id, index: call_id)
     async with asyncio.timeout(LIMIT):
         making = stream_response(
             fake_model, REQUEST, answer, log, CommitInterval(seconds=window, idle_timeout_seconds=stall)
@@ -70,7 +70,7 @@ async def test_the_first_delta_is_committed_at_once_and_later_ones_together() ->
         fake_model.say(*(TextDelta(text) for text in "bcde"), FINISHED)
         await call.task
         await call.log.commit()
-    assert call.said() == [["a"], ["bcde"]]
+    assert call.texts_by_commit() == [["a"], ["bcde"]]
 
 
 async def test_pending_deltas_are_committed_after_each_interval() -> None:
@@ -79,7 +79,7 @@ async def test_pending_deltas_are_committed_after_each_interval() -> None:
         for number, text in enumerate("abc", start=1):
             fake_model.say(TextDelta(text))
             await call.commits(number)
-    assert call.said() == [["a"], ["b"], ["c"]]
+    assert call.texts_by_commit() == [["a"], ["b"], ["c"]]
 
 
 async def test_deltas_during_a_commit_go_into_the_next_one() -> None:
@@ -87,13 +87,13 @@ async def test_deltas_during_a_commit_go_into_the_next_one() -> None:
     async with calling(fake_model, window=0) as call:
         call.journal.gate.clear()
         fake_model.say(TextDelta("a"))
-        await call.journal.begun.acquire()
+        await call.journal.started.acquire()
         fake_model.say(*(TextDelta(text) for text in "bcd"))
         while not fake_model.lines.empty():  # noqa: ASYNC110 - the call goes on meanwhile
             await asyncio.sleep(0)
         call.journal.gate.set()
         await call.commits(2)
-    assert call.said() == [["a"], ["bcd"]]
+    assert call.texts_by_commit() == [["a"], ["bcd"]]
 
 
 async def test_a_silent_model_costs_no_commits() -> None:
@@ -102,7 +102,7 @@ async def test_a_silent_model_costs_no_commits() -> None:
         fake_model.say(TextDelta("a"))
         await call.commits(1)
         await asyncio.sleep(0.02)
-        assert call.said() == [["a"]]
+        assert call.texts_by_commit() == [["a"]]
 
 
 async def test_an_immediate_response_needs_no_commit_of_its_own() -> None:
@@ -110,7 +110,7 @@ async def test_an_immediate_response_needs_no_commit_of_its_own() -> None:
     fake_model.say(TextDelta("a"), TextDelta("b"), FINISHED)
     async with calling(fake_model) as call:
         assert await call.task == FINISHED
-    assert call.said() == []
+    assert call.texts_by_commit() == []
     assert not call.log.draft.empty
 
 
@@ -130,7 +130,7 @@ async def test_a_commit_in_flight_is_awaited_when_the_call_fails() -> None:
     async with calling(fake_model) as call:
         call.journal.gate.clear()
         fake_model.say(TextDelta("a"))
-        await call.journal.begun.acquire()
+        await call.journal.started.acquire()
         fake_model.say(ModelUnavailable("gone"))
         while not fake_model.closed:  # noqa: ASYNC110 - the call goes on meanwhile
             await asyncio.sleep(0)

@@ -113,17 +113,17 @@ def test_the_same_error_three_times_is_a_stall() -> None:
     log = Log()
     log.user("look")
     for number in range(3):
-        log.exchange(call(f"c{number}", at=number), answer="NOT_FOUND: no such file", failed=True)
-    (told,) = _reminders(log, iterations=3)
-    assert "last 3 calls failed with the same error" in told
+        log.exchange(call(f"c{number}", at=number), result="NOT_FOUND: no such file", failed=True)
+    (reminders,) = _reminders(log, iterations=3)
+    assert "last 3 calls failed with the same error" in reminders
 
 
 def test_different_errors_and_successes_are_no_stall() -> None:
     log = Log()
     for number in range(3):
-        log.exchange(call(f"c{number}", at=number), answer=f"error {number}", failed=True)
+        log.exchange(call(f"c{number}", at=number), result=f"error {number}", failed=True)
     assert count_same_errors(log.messages, run_id=RUN) == 1
-    log.exchange(call("c9", at=9), answer="fine")
+    log.exchange(call("c9", at=9), result="fine")
     assert count_same_errors(log.messages, run_id=RUN) == 0
 
 
@@ -131,15 +131,15 @@ def test_six_rounds_without_a_new_result_are_a_stall() -> None:
     log = Log()
     log.user("look")
     for number in range(7):
-        log.exchange(call(f"c{number}", at=number), answer="nothing here")
-    (told,) = _reminders(log, iterations=7)
-    assert "Nothing new came of the last 6 rounds" in told
+        log.exchange(call(f"c{number}", at=number), result="nothing here")
+    (reminders,) = _reminders(log, iterations=7)
+    assert "Nothing new came of the last 6 rounds" in reminders
 
 
 def test_a_user_message_is_progress() -> None:
     log = Log()
     for number in range(7):
-        log.exchange(call(f"c{number}", at=number), answer="nothing here")
+        log.exchange(call(f"c{number}", at=number), result="nothing here")
     log.user("look again, please")
     assert count_idle_rounds(log.messages, run_id=RUN) == 0
 
@@ -148,10 +148,10 @@ def test_a_user_message_is_progress() -> None:
 def test_a_step_in_the_plan_is_progress_whatever_its_result(tool: str) -> None:
     log = Log()
     for number in range(7):
-        log.exchange(call(f"c{number}", at=number), answer="nothing here")
-    log.exchange(call("done", tool), answer="nothing here")
+        log.exchange(call(f"c{number}", at=number), result="nothing here")
+    log.exchange(call("done", tool), result="nothing here")
     assert count_idle_rounds(log.messages, run_id=RUN) == 0
-    log.exchange(call("again", tool), answer="nothing here", failed=True)
+    log.exchange(call("again", tool), result="nothing here", failed=True)
     assert count_idle_rounds(log.messages, run_id=RUN) == 1
 
 
@@ -159,7 +159,7 @@ def test_a_new_result_is_progress_also_in_parts() -> None:
     log = Log()
     for number in range(7):
         log.add(Role.ASSISTANT, "", call(f"c{number}", at=number))
-        log.add(Role.TOOL, [TextPart(text=str(number // 4))], answers=f"c{number}")
+        log.add(Role.TOOL, [TextPart(text=str(number // 4))], call_id=f"c{number}")
     assert count_idle_rounds(log.messages, run_id=RUN) == 2
 
 
@@ -174,10 +174,10 @@ def test_every_ten_calls_the_model_is_reminded_of_its_goal_and_plan() -> None:
         False,
         True,
     ]
-    (told,) = _reminders(log, iterations=10, plan=plan)
-    assert "count the stock" in told and "next: task 1, cups" in told and "open: blue ones" in told
-    begun = plans.start(plan, 1, at=Boundary(message_sequence_num=1, content_sequence_num=0))
-    assert "in progress: task 1" in _reminders(log, iterations=10, plan=begun)[0]
+    (reminders,) = _reminders(log, iterations=10, plan=plan)
+    assert "count the stock" in reminders and "next: task 1, cups" in reminders and "open: blue ones" in reminders
+    started_plan = plans.start(plan, 1, at=Boundary(message_sequence_num=1, content_sequence_num=0))
+    assert "in progress: task 1" in _reminders(log, iterations=10, plan=started_plan)[0]
     (without,) = build_reminders(log.messages, run_id=RUN, iterations=10, goal=None, plan=plan)
     assert "what your instructions say" in without
 
@@ -206,7 +206,7 @@ def test_loop_detection_depends_only_on_the_last_messages(steps: list[str], fail
             log.user("go on")
         else:
             where = "here" if step == "same" else number
-            log.exchange(call(f"c{number}", where=where), answer="no", failed=number % 6 < failing)
+            log.exchange(call(f"c{number}", where=where), result="no", failed=number % 6 < failing)
     for found in (find_repetition, count_same_errors, count_idle_rounds):
         assert found(log.messages, run_id=RUN) == found(log.messages[-LOOKBACK_MESSAGES:], run_id=RUN)
 
@@ -214,13 +214,13 @@ def test_loop_detection_depends_only_on_the_last_messages(steps: list[str], fail
 def test_the_reminder_interval_is_configurable() -> None:
     log = Log()
     log.user("count the stock")
-    told = [
+    reminders = [
         bool(
             build_reminders(log.messages, run_id=RUN, iterations=4, goal=log.messages[0], plan=EMPTY, drift_every=every)
         )
         for every in (2, 3, None)
     ]
-    assert told == [True, False, False]
+    assert reminders == [True, False, False]
 
 
 def _reminders(log: Log, *, iterations: int = 1, plan: Plan = EMPTY) -> list[str]:

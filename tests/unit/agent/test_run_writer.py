@@ -92,7 +92,7 @@ async def test_commits_are_serialised_and_include_everything_added_meanwhile() -
     writer.draft.messages.append(user("one"))
     async with asyncio.TaskGroup() as group:
         group.create_task(writer.commit())
-        await journal.begun.acquire()
+        await journal.started.acquire()
         writer.draft.messages.append(user("two"))
         second = group.create_task(writer.commit())
         await asyncio.sleep(0)

@@ -17,17 +17,17 @@ def model(number: int, state: StepState) -> Step:
 
 def test_new_steps_continue_the_numbering() -> None:
     ledger = StepLedger(RUN, [model(1, StepState.DONE), model(4, StepState.DONE)])
-    begun = ledger.start_model_call("m")
-    assert (begun.number, begun.key, begun.state, begun.attempt) == (5, f"{RUN}.5", StepState.STARTED, 1)
+    step = ledger.start_model_call("m")
+    assert (step.number, step.key, step.state, step.attempt) == (5, f"{RUN}.5", StepState.STARTED, 1)
     assert ledger.start_tool_call("look", CALL, effectful=True).number == 6
 
 
 def test_a_restarted_step_keeps_its_key() -> None:
     ledger = StepLedger(RUN, [])
     first = ledger.start_tool_call("look", CALL, effectful=False)
-    again = ledger.restart(first)
-    assert (again.number, again.key, again.attempt) == (first.number, first.key, 2)
-    assert ledger.step_for_call(CALL) == again
+    restarted = ledger.restart(first)
+    assert (restarted.number, restarted.key, restarted.attempt) == (first.number, first.key, 2)
+    assert ledger.step_for_call(CALL) == restarted
 
 
 def test_a_repeated_call_is_a_new_step_with_the_same_key() -> None:

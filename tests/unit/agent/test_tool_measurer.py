@@ -31,12 +31,12 @@ class Named:
 
 def test_the_same_tools_are_measured_once() -> None:
     tokens = Counted()
-    offers, look, act = ToolMeasurer(tokens), Named("look"), Named("act")
-    first = offers.measure([look, act])
-    assert offers.measure([look, act]) is first
+    measurer, look, act = ToolMeasurer(tokens), Named("look"), Named("act")
+    first = measurer.measure([look, act])
+    assert measurer.measure([look, act]) is first
     assert [each.name for each in first.definitions] == ["look", "act"]
     assert (tokens.texts, first.tokens) == ([first.text], len(first.text) + 2 * TOOL_OVERHEAD_TOKENS)
-    changed = offers.measure([look, Named("act", "It does something now.")])
+    changed = measurer.measure([look, Named("act", "It does something now.")])
     assert [each.description for each in changed.definitions] == ["It does nothing.", "It does something now."]
 
 

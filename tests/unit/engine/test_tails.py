@@ -80,7 +80,7 @@ def test_events_that_are_too_old_must_be_read() -> None:
 def test_after_an_append_without_events_only_newer_events_are_kept() -> None:
     tail = Tail()
     tail.add(append(1, 3))
-    tail.add(LogAppend(head=head(5), at=Millis(0)))  # too large to be told
+    tail.add(LogAppend(head=head(5), at=Millis(0)))  # too large to be published
     tail.add(append(6, 7))
     assert numbers(tail, 3) == []
     assert numbers(tail, 5) == [6, 7]

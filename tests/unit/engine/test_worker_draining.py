@@ -62,11 +62,11 @@ async def test_a_run_that_does_not_stop_delays_no_other(store: Store, bus: Local
 
 
 async def test_a_run_that_is_nearly_done_may_finish(store: Store, bus: LocalBus) -> None:
-    async def finish_when_told(lease: Lease, stop: asyncio.Event) -> None:
+    async def finish_on_stop(lease: Lease, stop: asyncio.Event) -> None:
         await stop.wait()
         await complete_run(store)(lease, stop)
 
-    actor, run = Actor(finish_when_told), await queued(store, "hi")
+    actor, run = Actor(finish_on_stop), await queued(store, "hi")
     async with running_worker(store, bus, actor) as worker:
         await actor.started.get()
         worker.drain(HOUR)

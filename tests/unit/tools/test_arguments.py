@@ -127,11 +127,11 @@ async def test_a_tool_receives_only_arguments_that_match_its_schema(asked: tuple
     tool = Recorder(spec=spec)
     outcome = await wrap_tool(tool, validate_arguments).run(a_call(), arguments)
     if outcome.failed:
-        assert tool.asked == []
+        assert tool.arguments == []
         assert outcome.content.startswith(f"INVALID: the arguments of `{spec.name}` ")
         assert len(outcome.content) < (MAX_PROBLEMS + 1) * (MAX_PROBLEM_CHARS + MAX_SAMPLE_CHARS + 10)
     else:
-        assert tool.asked == [arguments]
+        assert tool.arguments == [arguments]
         jsonschema_rs.validate(spec.parameters, arguments)
         taken = parse_arguments(arguments, ARGUMENT_TYPES[spec.name])
         assert msgspec.convert(msgspec.to_builtins(taken), ARGUMENT_TYPES[spec.name]) == taken

@@ -44,7 +44,7 @@ async def test_middleware_changes_neither_the_spec_nor_a_good_result(wrapper: Ca
     wrapped = wrapper(tool)
     assert wrapped.spec is tool.spec
     assert await wrapped.run(a_call(), {"n": 1}) == ToolResult(content={"a": [1]})
-    assert tool.asked == [{"n": 1}]
+    assert tool.arguments == [{"n": 1}]
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
@@ -60,7 +60,7 @@ async def test_invalid_arguments_fail_without_running_the_tool() -> None:
     outcome = await wrap_tool(tool, validate_arguments).run(a_call(), {"n": "one"})
     assert outcome.failed
     assert outcome.content.startswith("INVALID: the arguments of `look` do not match:")
-    assert tool.asked == []
+    assert tool.arguments == []
 
 
 async def test_a_tool_with_an_invalid_schema_cannot_be_called() -> None:
