@@ -37,7 +37,7 @@ from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
 
-AT_ONCE = (1, 16, 64)
+CONCURRENCY = (1, 16, 64)
 ROUNDS = 3
 
 _EVENT = TextMessageContent(message_id=MessageId("msg_1"), delta=WORDS, timestamp=1)
@@ -59,10 +59,10 @@ async def measure(backend: str, *, seconds: float) -> Table:
     """Return a table of runs per second and their cost."""
     columns = ["runs at once", "runs/s", "CPU ms", "store runs/s", "ratio", "CPU ms", "bare runs/s", "ratio", "CPU ms"]
     table = Table(f"a run of an agent, 20 chunks: {backend}", columns)
-    async with databases(backend) as (where, below):
-        for at_once in AT_ONCE:
+    async with databases(backend) as (where, floor_database):
+        for at_once in CONCURRENCY:
             rates = await _agents(where, at_once, seconds)
-            stores, bares = await _store(where, at_once, seconds), await _bare(below, at_once, seconds)
+            stores, bares = await _store(where, at_once, seconds), await _bare(floor_database, at_once, seconds)
             cells: list[Any] = [at_once, rates[0], rates[1] * 1000]
             for rate, cpu in (stores, bares):
                 cells += [rate, rates[0] / rate, cpu * 1000]
@@ -80,9 +80,9 @@ async def _store(where: str | Path, at_once: int, seconds: float) -> tuple[float
         return await best([partial(_run_in_store, store)] * at_once, seconds)
 
 
-async def _bare(below: str | Path, at_once: int, seconds: float) -> tuple[float, float]:
-    async with floor(below) as ground:
-        return await best([BareRun(ground, below).run] * at_once, seconds)
+async def _bare(floor_database: str | Path, at_once: int, seconds: float) -> tuple[float, float]:
+    async with floor(floor_database) as ground:
+        return await best([BareRun(ground, floor_database).run] * at_once, seconds)
 
 
 async def best(works: list[Any], seconds: float) -> tuple[float, float]:
@@ -123,7 +123,7 @@ async def opened(database: str | Path) -> AsyncIterator[Holdfast]:
         (agent / "agent.json").write_text(json.dumps({"model": "scripted:script.json"}))
         turn = {"say": WORDS, "chunks": CHUNKS}
         (agent / "script.json").write_text(json.dumps({"turns": [turn], "after_last": "repeat"}))
-        async with open_workspace(folder, database=database, options=Options(workers=max(AT_ONCE))) as holdfast:
+        async with open_workspace(folder, database=database, options=Options(workers=max(CONCURRENCY))) as holdfast:
             yield holdfast
 
 
@@ -134,10 +134,10 @@ async def run_agent(holdfast: Holdfast, *, thread: ThreadId | None = None, base:
         base=UNSET if base is None else RunBase(run_id=base),
         messages=[NewMessage(role=Role.USER, content=WORDS)],
     )
-    await ended(holdfast, (await holdfast.runs.start(DEFAULT_SPACE, new)).run.id)
+    await wait_until_ended(holdfast, (await holdfast.runs.start(DEFAULT_SPACE, new)).run.id)
 
 
-async def ended(holdfast: Holdfast, run: RunId) -> None:
+async def wait_until_ended(holdfast: Holdfast, run: RunId) -> None:
     """Wait until a run has ended."""
     seq = 1
     with holdfast.watcher.watch(DEFAULT_SPACE, run) as watch:

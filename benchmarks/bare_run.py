@@ -35,8 +35,8 @@ class BareRun:
     With a `loop` also the rows that the agent loop adds: a step, and its context.
     """
 
-    def __init__(self, ground: Floor, where: str | Path, *, loop: bool = True) -> None:
-        self._ground = ground
+    def __init__(self, floor: Floor, database: str | Path, *, loop: bool = True) -> None:
+        self._floor = floor
         self._loop = loop
         self._keys = _KEYS
         tables = {
@@ -49,8 +49,8 @@ class BareRun:
             "contexts": _CONTEXTS,
             "outbox": OUTBOX,
         }
-        self._into = {name: insert(name, columns, where) for name, columns in tables.items()}
-        self._claim = _CLAIM + ("= ?" if isinstance(where, Path) else "= ANY($1::BIGINT[])")
+        self._into = {name: insert(name, columns, database) for name, columns in tables.items()}
+        self._claim = _CLAIM + ("= ?" if isinstance(database, Path) else "= ANY($1::BIGINT[])")
 
     async def run(self) -> None:
         """Make the same number of commits of the same rows."""
@@ -61,7 +61,7 @@ class BareRun:
     async def create(self) -> int:
         """Commit a new run, and return its key."""
         key = next(self._keys)
-        await self._ground.write(
+        await self._floor.write(
             [
                 (self._into["runs"], [run_row(key)]),
                 (self._into["run_ids"], [(1, f"run_{key}", key)]),
@@ -74,11 +74,11 @@ class BareRun:
 
     async def claim(self, key: int) -> None:
         """Commit the claim of a run."""
-        await self._ground.write([(self._claim, [(key,)])])
+        await self._floor.write([(self._claim, [(key,)])])
 
     async def say(self, key: int, *, after: int, events: int) -> None:
         """Commit streamed events."""
-        await self._ground.write([(self._into["events"], self._events(key, after=after, events=events))])
+        await self._floor.write([(self._into["events"], self._events(key, after=after, events=events))])
 
     async def finish(self, key: int, *, after: int = 1, events: int) -> None:
         """Commit the last events and the end."""
@@ -86,7 +86,7 @@ class BareRun:
             (self._into["steps"], [(key, 1, "model", "scripted", f"run_{key}.1", "done", 1, 0, 1)]),
             (self._into["contexts"], [(key, 1, "{}")]),
         ]
-        await self._ground.write(
+        await self._floor.write(
             [
                 (self._into["events"], self._events(key, after=after, events=events)),
                 (self._into["messages"], [self._message(key, 1)]),

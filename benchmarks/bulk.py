@@ -61,10 +61,10 @@ OUTBOX: Final[Columns] = {
 }
 
 
-def insert(table: str, columns: Columns, where: str | Path) -> str:
+def insert(table: str, columns: Columns, database: str | Path) -> str:
     """Return an insert statement: for `executemany` in SQLite, with arrays in PostgreSQL."""
     names = ", ".join(columns)
-    if isinstance(where, Path):
+    if isinstance(database, Path):
         return f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(columns))})"
     arrays = ", ".join(f"${index}::{kind}[]" for index, kind in enumerate(columns.values(), start=1))
     return f"INSERT INTO {table} ({names}) SELECT * FROM unnest({arrays})"
@@ -75,29 +75,29 @@ def run_row(key: int, *, base: int | None = None, depth: int = 0, jump: int | No
     return key, 1, 1, f"run_{key}", "chat", "default", base, depth, jump, 0, "normal", "[]", "{}", 1
 
 
-async def add(where: str | Path, table: str, columns: Columns, rows: Sequence[tuple[Any, ...]]) -> None:
+async def add(database: str | Path, table: str, columns: Columns, rows: Sequence[tuple[Any, ...]]) -> None:
     """Insert rows into a database without other writers."""
-    statement = insert(table, columns, where)
-    if isinstance(where, Path):
-        connection = sqlite3.connect(where)
+    statement = insert(table, columns, database)
+    if isinstance(database, Path):
+        connection = sqlite3.connect(database)
         with connection:
             connection.executemany(statement, rows)
         connection.close()
         return
-    server = await asyncpg.connect(where)
+    server = await asyncpg.connect(database)
     await server.execute(statement, *map(list, zip(*rows, strict=True)))
     await server.execute(f"ANALYZE {table}")
     await server.close()
 
 
-async def execute(where: str | Path, statement: str) -> None:
+async def execute(database: str | Path, statement: str) -> None:
     """Run a statement on a database without other writers."""
-    if isinstance(where, Path):
-        connection = sqlite3.connect(where)
+    if isinstance(database, Path):
+        connection = sqlite3.connect(database)
         with connection:
             connection.execute(statement)
         connection.close()
         return
-    server = await asyncpg.connect(where)
+    server = await asyncpg.connect(database)
     await server.execute(statement)
     await server.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.bulk import RUN_HEADS, RUN_IDS, RUNS, add, run_row
-from benchmarks.databases import SPACE, databases, opened
+from benchmarks.databases import SPACE, databases, open_benchmark_store
 from benchmarks.table import Table
 from holdfast.domain.ids import OwnerId
 from holdfast.domain.thread import NewThread
@@ -24,25 +24,25 @@ _keys = count(1)
 async def measure(backend: str, *, seconds: float) -> Table:
     """Return a table of claims; their number is fixed, so `seconds` is ignored."""
     table = Table(f"claims: {backend}", ["workers", "limit", "pending in the way", "runs/s", "p50 ms"])
-    async with databases(backend) as (where, _):
-        async with opened(where) as store:
+    async with databases(backend) as (database, _):
+        async with open_benchmark_store(database) as store:
             await store.threads.create(SPACE, NewThread())
         for pending in (0, PENDING):
             if pending:
-                await _add_runs(where, pending, "pending")
+                await _add_runs(database, pending, "pending")
             for workers, limit, runs in BATCHES:
-                await _add_runs(where, runs, "queued")
-                async with opened(where, new=False) as store:
+                await _add_runs(database, runs, "queued")
+                async with open_benchmark_store(database, new=False) as store:
                     rate, elapsed_ms = await _claim_all(store, workers, limit)
                 table.add(workers, limit, pending, rate, elapsed_ms)
     return table
 
 
-async def _add_runs(where: str | Path, runs: int, status: str) -> None:
+async def _add_runs(database: str | Path, runs: int, status: str) -> None:
     keys = [next(_keys) for _ in range(runs)]
-    await add(where, "runs", RUNS, [run_row(key) for key in keys])
-    await add(where, "run_ids", RUN_IDS, [(1, f"run_{key}", key) for key in keys])
-    await add(where, "run_heads", RUN_HEADS, [(key, status, 60_000, key, 1, 1) for key in keys])
+    await add(database, "runs", RUNS, [run_row(key) for key in keys])
+    await add(database, "run_ids", RUN_IDS, [(1, f"run_{key}", key) for key in keys])
+    await add(database, "run_heads", RUN_HEADS, [(key, status, 60_000, key, 1, 1) for key in keys])
 
 
 async def _claim_all(store: Store, workers: int, limit: int) -> tuple[float, float]:

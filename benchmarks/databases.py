@@ -27,15 +27,15 @@ async def databases(backend: str) -> AsyncIterator[tuple[str | Path, str | Path]
                 yield await _with_schema(store), await _with_schema(floor)
 
 
-async def _with_schema(where: str | Path) -> str | Path:
-    async with open_bus(where) as bus, open_store(where, bus=bus):
-        return where
+async def _with_schema(database: str | Path) -> str | Path:
+    async with open_bus(database) as bus, open_store(database, bus=bus):
+        return database
 
 
 @asynccontextmanager
-async def opened(where: str | Path, *, new: bool = True) -> AsyncIterator[Store]:
+async def open_benchmark_store(database: str | Path, *, new: bool = True) -> AsyncIterator[Store]:
     """Open the store with a space in it."""
-    async with open_bus(where) as bus, open_store(where, bus=bus) as store:
+    async with open_bus(database) as bus, open_store(database, bus=bus) as store:
         if new:
             await store.spaces.create(SPACE, name="Bench")
         yield store

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.bulk import EVENTS, insert
-from benchmarks.databases import SPACE, busy_thread, databases, opened
+from benchmarks.databases import SPACE, busy_thread, databases, open_benchmark_store
 from benchmarks.floors import Floor, floor
 from benchmarks.table import Table
 from holdfast.domain.commit import Commit, Lease
@@ -29,9 +29,13 @@ async def measure(backend: str, *, seconds: float) -> Table:
     """Return a table of events per second."""
     columns = ["producers", "busy thread", "store", "floor", "ratio", "p50 ms"]
     table = Table(f"durable events/s, one event per awaited commit: {backend}", columns)
-    async with databases(backend) as (where, below), opened(where) as store, floor(below) as ground:
+    async with (
+        databases(backend) as (database, floor_database),
+        open_benchmark_store(database) as store,
+        floor(floor_database) as ground,
+    ):
         leases = await _leases(store, max(PRODUCERS))
-        bare = _BareProducers(ground, below)
+        bare = _BareProducers(ground, floor_database)
         for busy in (False, True):
             for producers in PRODUCERS:
                 best_floor = best_store = 0.0
@@ -72,9 +76,9 @@ async def _rate(store: Store, leases: list[Lease], seconds: float, latencies: li
 class _BareProducers:
     """The same rows without the store."""
 
-    def __init__(self, ground: Floor, where: str | Path) -> None:
-        self._ground = ground
-        self._statement = insert("events", EVENTS, where)
+    def __init__(self, ground: Floor, database: str | Path) -> None:
+        self._floor = ground
+        self._statement = insert("events", EVENTS, database)
         self._runs = count(1)
 
     async def rate(self, producers: int, seconds: float) -> float:
@@ -87,7 +91,7 @@ class _BareProducers:
             while time.perf_counter() < until:
                 written += 1
                 row = (run, written, "TEXT_MESSAGE_CONTENT", data, 1_750_000_000_000)
-                await self._ground.write([(self._statement, [row])])
+                await self._floor.write([(self._statement, [row])])
             return written
 
         started = time.perf_counter()

@@ -106,16 +106,16 @@ class PostgresFloor:
 
 
 @asynccontextmanager
-async def floor(where: str | Path) -> AsyncIterator[Floor]:
+async def floor(database: str | Path) -> AsyncIterator[Floor]:
     """Open the floor on a database that has the schema."""
-    if isinstance(where, Path):
-        sqlite = SqliteFloor(where)
+    if isinstance(database, Path):
+        sqlite = SqliteFloor(database)
         try:
             yield sqlite
         finally:
             await sqlite.close()
         return
-    connection = await asyncpg.connect(where)
+    connection = await asyncpg.connect(database)
     postgres = PostgresFloor(connection)
     task = asyncio.get_running_loop().create_task(postgres.work())
     try:

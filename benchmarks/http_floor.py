@@ -22,7 +22,7 @@ from litestar.response import Stream
 from benchmarks.bare_run import CHUNKS, EVENTS_OF_A_RUN, WORDS, BareRun
 from benchmarks.floors import floor
 
-BEAT: Final = 0.1
+BROADCAST_INTERVAL_SECONDS: Final = 0.1
 WINDOW: Final = 25
 _STREAM: Final = "text/event-stream"
 _IDS: Final = {"threadId": f"thr_{'0' * 32}", "runId": f"run_{'0' * 32}"}
@@ -104,7 +104,7 @@ class Broadcast:
     async def run(self) -> None:
         """Send until cancelled."""
         while True:
-            await asyncio.sleep(BEAT)
+            await asyncio.sleep(BROADCAST_INTERVAL_SECONDS)
             waiting, self._waiting = self._waiting, []
             for future in waiting:
                 if not future.done():

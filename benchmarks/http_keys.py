@@ -25,8 +25,8 @@ async def measure(backend: str, *, seconds: float) -> Table:
     """Return a table of the cost of a request, by kind of key."""
     table = Table(f"keys, {CLIENTS} clients: {backend}", ["came with", "requests/s", "CPU µs", "more than none"])
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-        async with databases(backend) as (where, _), holdfast_server(Path(folder), where, workers=0) as ours:
-            server = ours.server
+        async with databases(backend) as (database, _), holdfast_server(Path(folder), database, workers=0) as holdfast:
+            server = holdfast.server
             rate, none = await _cost(server, request("GET", "/version"), seconds)
             table.add("nothing, as there are no keys", rate, none, "")
             root = await _key(server, None, name="root", scope="admin", every_space=True)
@@ -38,15 +38,15 @@ async def measure(backend: str, *, seconds: float) -> Table:
 
 
 async def _key(server: Server, admin_key: str | None, **body: object) -> str:
-    (connection,) = await connect(server.port, many=1)
-    made = await connection.ask(request("POST", "/api/keys", body=body, key=admin_key))
+    (connection,) = await connect(server.port, count=1)
+    response = await connection.send(request("POST", "/api/keys", body=body, key=admin_key))
     connection.close()
-    return made.json()["secret"]
+    return response.json()["secret"]
 
 
 async def _cost(server: Server, payload: bytes, seconds: float) -> tuple[float, float]:
     """Return requests per second and the lowest CPU microseconds per request, of several rounds."""
-    connections = await connect(server.port, many=CLIENTS)
+    connections = await connect(server.port, count=CLIENTS)
     rounds = [await _round(server, connections, payload, seconds / ROUNDS) for _ in range(ROUNDS)]
     for connection in connections:
         connection.close()
@@ -64,7 +64,7 @@ async def _round(
 async def _repeat(connection: Connection, payload: bytes, *, until: float) -> int:
     count = 0
     while time.perf_counter() < until:
-        answer = await connection.ask(payload)
-        assert answer.status == 200, answer.body
+        response = await connection.send(payload)
+        assert response.status == 200, response.body
         count += 1
     return count

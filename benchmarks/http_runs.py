@@ -17,7 +17,7 @@ import msgspec
 
 from benchmarks.bare_run import WORDS
 from benchmarks.databases import databases
-from benchmarks.http_client import Answer, Connection, connect, request
+from benchmarks.http_client import Connection, Response, connect, request
 from benchmarks.http_servers import PACE_MS, Server, floor_server, holdfast_server
 from benchmarks.table import Table
 
@@ -50,24 +50,24 @@ TARGETS = {
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
     """The results of all clients of one measurement."""
 
-    answers: Sequence[Answer]
+    responses: Sequence[Response]
     seconds: float
     cpu: float
 
     @property
     def failed(self) -> int:
         """The number of runs that did not complete."""
-        return sum(not _completed(answer) for answer in self.answers)
+        return sum(not _completed(response) for response in self.responses)
 
     @property
     def per_second(self) -> float:
         """Runs per second."""
-        return len(self.answers) / self.seconds
+        return len(self.responses) / self.seconds
 
     @property
     def cpu_ms(self) -> float:
         """CPU of the server per run."""
-        return self.cpu / len(self.answers) * 1000
+        return self.cpu / len(self.responses) * 1000
 
 
 async def measure(backend: str, *, seconds: float, clients: Sequence[int] = CLIENTS) -> Table:
@@ -75,25 +75,25 @@ async def measure(backend: str, *, seconds: float, clients: Sequence[int] = CLIE
     table = Table(f"runs over HTTP, 20 chunks: {backend}", list(COLUMNS))
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         async with (
-            databases(backend) as (where, below),
-            holdfast_server(Path(folder), where) as ours,
-            floor_server(below) as floor,
+            databases(backend) as (database, floor_database),
+            holdfast_server(Path(folder), database) as holdfast,
+            floor_server(floor_database) as floor,
         ):
             for delay in AGENTS:
                 for accept in ("application/json", STREAM):
                     for many in clients:
-                        table.add(*await _row(ours.server, floor.server, delay, accept, many, seconds))
+                        table.add(*await _row(holdfast.server, floor.server, delay, accept, many, seconds))
     return table
 
 
-async def _row(ours: Server, floor: Server, delay: int, accept: str, clients: int, seconds: float) -> list[object]:
+async def _row(holdfast: Server, floor: Server, delay: int, accept: str, clients: int, seconds: float) -> list[object]:
     """Measure both servers in turns, so that noise affects them equally."""
-    payload = [_run(thread, accept) for thread in await _threads(ours, AGENTS[delay], clients)]
+    payload = [_run(thread, accept) for thread in await _threads(holdfast, AGENTS[delay], clients)]
     floor_payload = [_run("thr_1", accept, delay_ms=delay)] * clients
     rates: list[Rate] = []
     bare: list[Rate] = []
     for _ in range(ROUNDS):
-        rates.append(await _rate(ours, payload, seconds / ROUNDS))
+        rates.append(await _rate(holdfast, payload, seconds / ROUNDS))
         bare.append(await _rate(floor, floor_payload, seconds / ROUNDS))
     cpu, bare_cpu = min(rate.cpu_ms for rate in rates), min(rate.cpu_ms for rate in bare)
     return [
@@ -114,9 +114,9 @@ async def _row(ours: Server, floor: Server, delay: int, accept: str, clients: in
 
 async def _threads(server: Server, agent: str, many: int) -> list[str]:
     """Create a thread for each client."""
-    (connection,) = await connect(server.port, many=1)
+    (connection,) = await connect(server.port, count=1)
     payload = request("POST", "/api/threads", body={"agent_type": agent})
-    threads = [(await connection.ask(payload)).json()["id"] for _ in range(many)]
+    threads = [(await connection.send(payload)).json()["id"] for _ in range(many)]
     connection.close()
     return threads
 
@@ -129,13 +129,13 @@ def _run(thread: str, accept: str, **more: object) -> bytes:
 
 async def _rate(server: Server, payload: Sequence[bytes], seconds: float) -> Rate:
     """Let each client repeat its request."""
-    connections = await connect(server.port, many=len(payload))
+    connections = await connect(server.port, count=len(payload))
     started, used = time.perf_counter(), server.cpu
     answers = await asyncio.gather(
         *(_repeat(*client, until=started + seconds) for client in zip(connections, payload, strict=True))
     )
     rate = Rate(
-        answers=[answer for some in answers for answer in some],
+        responses=[response for some in answers for response in some],
         seconds=time.perf_counter() - started,
         cpu=server.cpu - used,
     )
@@ -144,21 +144,23 @@ async def _rate(server: Server, payload: Sequence[bytes], seconds: float) -> Rat
     return rate
 
 
-async def _repeat(connection: Connection, payload: bytes, *, until: float) -> list[Answer]:
+async def _repeat(connection: Connection, payload: bytes, *, until: float) -> list[Response]:
     answers = []
     while time.perf_counter() < until:
-        answers.append(await connection.ask(payload))
+        answers.append(await connection.send(payload))
     return answers
 
 
-def _completed(answer: Answer) -> bool:
-    return answer.status in (200, 201) and any(words in answer.body for words in (b"RUN_FINISHED", b'"completed"'))
+def _completed(response: Response) -> bool:
+    return response.status in (200, 201) and any(words in response.body for words in (b"RUN_FINISHED", b'"completed"'))
 
 
 def _firsts(rates: Sequence[Rate]) -> tuple[object, object]:
     """Return the median and the 99th percentile of the milliseconds until the first event, over all rounds."""
-    found = [answer.first_event * 1000 for rate in rates for answer in rate.answers if answer.first_event]
-    if len(found) < 2:
+    milliseconds = [
+        response.first_event * 1000 for rate in rates for response in rate.responses if response.first_event
+    ]
+    if len(milliseconds) < 2:
         return "", ""
-    cuts = quantiles(found, n=100, method="inclusive")
+    cuts = quantiles(milliseconds, n=100, method="inclusive")
     return cuts[49], cuts[98]

@@ -106,8 +106,8 @@ async def _started(*command: str) -> AsyncIterator[Start]:
                 log.seek(0)
                 raise RuntimeError(f"the server did not start: {log.read().decode()}")
             server = Server(process.pid, json.loads(announcement)["url"])
-            (connection,) = await connect(server.port, many=1)
-            assert (await connection.ask(request("GET", "/health"))).status == 200
+            (connection,) = await connect(server.port, count=1)
+            assert (await connection.send(request("GET", "/health"))).status == 200
             yield Start(server=server, cpu=server.cpu, wall=time.perf_counter() - started)
             connection.close()
         finally:

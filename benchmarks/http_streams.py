@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.databases import databases
-from benchmarks.http_client import Answer, Connection, Tally, connect, request
+from benchmarks.http_client import Connection, Response, Tally, connect, request
 from benchmarks.http_servers import Server, Start, floor_server, holdfast_server
 from benchmarks.table import Table
 
@@ -31,33 +31,33 @@ MICRO = 1_000_000
 async def measure(backend: str, *, seconds: float, streams: int = STREAMS, deliveries: int = DELIVERIES) -> Table:
     """Return a table of the cost of streams and of the server itself; `seconds` is ignored."""
     table = Table(f"the server, {streams:,} streams: {backend}", ["what", "unit", "ours", "floor", "ratio", "target"])
-    async with databases(backend) as (where, below):
+    async with databases(backend) as (database, floor_database):
         with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-            async with holdfast_server(Path(folder), where) as ours, floor_server(below) as floor:
+            async with holdfast_server(Path(folder), database) as holdfast, floor_server(floor_database) as floor:
                 await asyncio.sleep(PAUSE)
-                _add_start(table, ours, floor)
-                await _add_fan_out(table, ours.server, floor.server, streams, deliveries)
-            async with floor_server(below) as floor:
+                _add_start(table, holdfast, floor)
+                await _add_fan_out(table, holdfast.server, floor.server, streams, deliveries)
+            async with floor_server(floor_database) as floor:
                 bare = await _per_stream(floor.server, ["/silence"] * streams)
             for runs in (1, streams):
-                async with holdfast_server(Path(folder), where, workers=0) as ours:
-                    each = await _per_idle_stream(ours.server, runs=runs, streams=streams)
+                async with holdfast_server(Path(folder), database, workers=0) as holdfast:
+                    each = await _per_idle_stream(holdfast.server, runs=runs, streams=streams)
                 _add(table, f"an idle stream, of {runs:,} runs", "KB", each, bare, "40")
     return table
 
 
-def _add_start(table: Table, ours: Start, floor: Start) -> None:
-    _add(table, "start: CPU", "s", ours.cpu, floor.cpu, "1.5")
-    _add(table, "start: wall time", "s", ours.wall, floor.wall, "")
-    _add(table, "idle RSS", "MB", ours.server.memory / MEGA, floor.server.memory / MEGA, "90")
+def _add_start(table: Table, holdfast: Start, floor: Start) -> None:
+    _add(table, "start: CPU", "s", holdfast.cpu, floor.cpu, "1.5")
+    _add(table, "start: wall time", "s", holdfast.wall, floor.wall, "")
+    _add(table, "idle RSS", "MB", holdfast.server.memory / MEGA, floor.server.memory / MEGA, "90")
 
 
-async def _add_fan_out(table: Table, ours: Server, floor: Server, streams: int, deliveries: int) -> None:
+async def _add_fan_out(table: Table, holdfast: Server, floor: Server, streams: int, deliveries: int) -> None:
     """Measure one subscriber and many: the difference is the cost of the added ones."""
     rounds = [
         [
-            await _per_run_delivery(ours, 1, deliveries),
-            await _per_run_delivery(ours, streams, deliveries),
+            await _per_run_delivery(holdfast, 1, deliveries),
+            await _per_run_delivery(holdfast, streams, deliveries),
             await _per_delivery(floor, "/beat", 1, deliveries),
             await _per_delivery(floor, "/beat", streams, deliveries),
         ]
@@ -72,7 +72,7 @@ async def _add_fan_out(table: Table, ours: Server, floor: Server, streams: int, 
 async def _per_run_delivery(server: Server, streams: int, deliveries: int) -> float:
     run = await _run(server, agent="slow")
     each = await _per_delivery(server, _sse(run), streams, deliveries)
-    await _ask(server, "POST", f"/api/runs/{run}/cancel")
+    await _send(server, "POST", f"/api/runs/{run}/cancel")
     return each
 
 
@@ -81,7 +81,7 @@ async def _per_delivery(server: Server, path: str, streams: int, deliveries: int
     tally = Tally()
     subscribers = await _subscribe(server, [path] * streams, tally)
     used, before = server.cpu, tally.pieces
-    await tally.reaches(before + streams * deliveries)
+    await tally.wait_for_pieces(before + streams * deliveries)
     delivered = (tally.pieces - before) / streams
     each = (server.cpu - used) / delivered
     await _hang_up(subscribers)
@@ -98,14 +98,14 @@ async def _per_stream(server: Server, paths: Sequence[str]) -> float:
     await _hang_up(await _subscribe(server, paths[:FIRST_STREAMS], Tally()))
     before = server.memory
     subscribers = await _subscribe(server, paths, Tally())
-    grown = server.memory - before
+    growth = server.memory - before
     await _hang_up(subscribers)
-    return grown / len(paths) / 1024
+    return growth / len(paths) / 1024
 
 
 async def _subscribe(server: Server, paths: Sequence[str], tally: Tally) -> Sequence[Connection]:
     """Open streams, and return once all have started."""
-    subscribers = await connect(server.port, many=len(paths))
+    subscribers = await connect(server.port, count=len(paths))
     payload = [request("GET", path, accept=STREAM) for path in paths]
     await asyncio.gather(*(each.count(one, tally) for each, one in zip(subscribers, payload, strict=True)))
     await asyncio.sleep(PAUSE)
@@ -119,21 +119,21 @@ async def _hang_up(subscribers: Sequence[Connection]) -> None:
 
 
 async def _run(server: Server, *, agent: str) -> str:
-    thread = (await _ask(server, "POST", "/api/threads", body={"agent_type": agent})).json()["id"]
-    made = await _ask(server, "POST", f"/api/threads/{thread}/runs", body={"input": "Go on."})
-    return made.json()["id"]
+    thread = (await _send(server, "POST", "/api/threads", body={"agent_type": agent})).json()["id"]
+    response = await _send(server, "POST", f"/api/threads/{thread}/runs", body={"input": "Go on."})
+    return response.json()["id"]
 
 
-async def _ask(server: Server, method: str, path: str, *, body: Any = None) -> Answer:
-    (connection,) = await connect(server.port, many=1)
-    answer = await connection.ask(request(method, path, body=body))
+async def _send(server: Server, method: str, path: str, *, body: Any = None) -> Response:
+    (connection,) = await connect(server.port, count=1)
+    response = await connection.send(request(method, path, body=body))
     connection.close()
-    return answer
+    return response
 
 
 def _sse(run: str) -> str:
     return f"/api/runs/{run}/sse"
 
 
-def _add(table: Table, what: str, unit: str, ours: float, floor: float, target: str) -> None:
-    table.add(what, unit, ours, floor, ours / floor if floor else "", target)
+def _add(table: Table, what: str, unit: str, holdfast: float, floor: float, target: str) -> None:
+    table.add(what, unit, holdfast, floor, holdfast / floor if floor else "", target)

@@ -32,27 +32,27 @@ async def measure(backend: str, *, seconds: float) -> Table:
         f"surfaces, a streamed run: {backend}", ["surface", "clients", "runs/s", "CPU ms", "ratio to native", "failed"]
     )
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-        async with databases(backend) as (where, _), holdfast_server(Path(folder), where) as ours:
+        async with databases(backend) as (database, _), holdfast_server(Path(folder), database) as holdfast:
             for clients in CLIENTS:
                 native = 0.0
                 for name, surface in (("native", _native), ("AG-UI", _ag_ui), ("OpenAI", _openai)):
-                    asks = [await surface(ours.server) for _ in range(clients)]
-                    rate, cost, failed = await _cost(ours.server, asks, seconds)
+                    requests = [await surface(holdfast.server) for _ in range(clients)]
+                    rate, cost, failed = await _cost(holdfast.server, requests, seconds)
                     native = native or cost
                     table.add(name, clients, rate, cost, cost / native, failed)
     return table
 
 
 async def _native(server: Server) -> Callable[[], bytes]:
-    (connection,) = await connect(server.port, many=1)
-    thread = (await connection.ask(request("POST", "/api/threads", body={"agent_type": "default"}))).json()["id"]
+    (connection,) = await connect(server.port, count=1)
+    thread = (await connection.send(request("POST", "/api/threads", body={"agent_type": "default"}))).json()["id"]
     connection.close()
     payload = request("POST", f"/api/threads/{thread}/runs", body={"input": WORDS, "base_run_id": None}, accept=STREAM)
     return lambda: payload
 
 
 async def _ag_ui(_: Server) -> Callable[[], bytes]:
-    def ask() -> bytes:
+    def next_request() -> bytes:
         number = next(_numbers)
         body = {
             "threadId": f"thread-{number}",
@@ -65,7 +65,7 @@ async def _ag_ui(_: Server) -> Callable[[], bytes]:
         }
         return request("POST", "/api/agents/default/run", body=body, accept=STREAM)
 
-    return ask
+    return next_request
 
 
 async def _openai(_: Server) -> Callable[[], bytes]:
@@ -74,18 +74,18 @@ async def _openai(_: Server) -> Callable[[], bytes]:
     return lambda: payload
 
 
-async def _cost(server: Server, asks: list[Callable[[], bytes]], seconds: float) -> tuple[float, float, int]:
+async def _cost(server: Server, requests: list[Callable[[], bytes]], seconds: float) -> tuple[float, float, int]:
     """Return runs per second, the lowest CPU milliseconds per run, and the number of failures."""
-    connections = await connect(server.port, many=len(asks))
+    connections = await connect(server.port, count=len(requests))
     rates, costs, failed = [], [], 0
     for _ in range(ROUNDS):
         started, used = time.perf_counter(), server.cpu
         until = started + seconds / ROUNDS
-        answers = await asyncio.gather(
-            *(_repeat(*client, until=until) for client in zip(connections, asks, strict=True))
+        counts = await asyncio.gather(
+            *(_repeat(*client, until=until) for client in zip(connections, requests, strict=True))
         )
-        runs = sum(completed for completed, _ in answers)
-        failed += sum(missed for _, missed in answers)
+        runs = sum(completed for completed, _ in counts)
+        failed += sum(missed for _, missed in counts)
         rates.append(runs / (time.perf_counter() - started))
         costs.append((server.cpu - used) / max(runs, 1) * 1000)
     for connection in connections:
@@ -93,11 +93,11 @@ async def _cost(server: Server, asks: list[Callable[[], bytes]], seconds: float)
     return max(rates), min(costs), failed
 
 
-async def _repeat(connection: Connection, ask: Callable[[], bytes], *, until: float) -> tuple[int, int]:
+async def _repeat(connection: Connection, next_request: Callable[[], bytes], *, until: float) -> tuple[int, int]:
     """Return the numbers of completed and failed runs."""
     completed = missed = 0
     while time.perf_counter() < until:
-        answer = await connection.ask(ask())
-        whole = answer.status in (200, 201) and (FINISHED in answer.body or DONE in answer.body)
-        completed, missed = completed + whole, missed + (not whole)
+        response = await connection.send(next_request())
+        complete = response.status in (200, 201) and (FINISHED in response.body or DONE in response.body)
+        completed, missed = completed + complete, missed + (not complete)
     return completed, missed

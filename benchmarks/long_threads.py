@@ -19,11 +19,11 @@ RUNS_PER_TURN = 12
 async def measure(backend: str, *, seconds: float) -> Table:
     """Return a table of CPU milliseconds per run; the number of runs is fixed, so `seconds` is ignored."""
     table = Table(f"a run of an agent at the end of a thread: {backend}", ["earlier runs", "CPU ms per run", "ratio"])
-    async with databases(backend) as (where, _):
-        async with opened(where) as holdfast:
+    async with databases(backend) as (database, _):
+        async with opened(database) as holdfast:
             thread = (await holdfast.store.threads.create(DEFAULT_SPACE, NewThread())).id
-        await long_thread(where)
-        async with opened(where) as holdfast:
+        await long_thread(database)
+        async with opened(database) as holdfast:
             used: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
             for _ in range(TURNS):  # in turns, so that noise affects all of them equally
                 for depth in DEPTHS:

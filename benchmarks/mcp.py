@@ -30,7 +30,7 @@ from holdfast.sandbox.detection import UnconfinedSandbox
 from holdfast.sandbox.processes import open_processes
 
 SPACE: Final = SpaceId("bench")
-TOGETHER: Final = 16
+CONCURRENT_CALLS: Final = 16
 """Concurrent calls."""
 SERVER: Final = """
 import json, sys
@@ -83,9 +83,9 @@ async def measure(*, seconds: float) -> Table:
     table = Table("a call of an MCP tool", ["what", "at a time", "calls/s", "ms each", "beside the bare SDK"])
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        ways = {"bare SDK": await _bare(stack), "Holdfast": await _ours(stack, folder)}
-        for count in (1, TOGETHER):
-            rates = {name: await _rate(once, count, seconds) for name, once in ways.items()}
+        ways = {"bare SDK": await _bare(stack), "Holdfast": await _open_holdfast(stack, folder)}
+        for count in (1, CONCURRENT_CALLS):
+            rates = {name: await _rate(call, count, seconds) for name, call in ways.items()}
             for name, rate in rates.items():
                 table.add(name, count, rate, 1000 * count / rate, f"{rate / rates['bare SDK']:.2f}×")
     return table
@@ -100,14 +100,14 @@ async def _bare(stack: AsyncExitStack) -> Callable[[str], Awaitable[object]]:
     return lambda key: client.call_tool("echo", ARGUMENTS)
 
 
-async def _ours(stack: AsyncExitStack, folder: Path) -> Callable[[str], Awaitable[object]]:
+async def _open_holdfast(stack: AsyncExitStack, folder: Path) -> Callable[[str], Awaitable[object]]:
     processes = await stack.enter_async_context(open_processes())
     store = await stack.enter_async_context(open_store(folder / "holdfast.db"))
     sandbox = UnconfinedSandbox(processes)
-    places = ServerLauncher(workspace=folder, data_folder=folder / ".holdfast", sandbox=sandbox, unconfined=sandbox)
-    servers = await stack.enter_async_context(open_mcp_servers(places, runs=store.runs))
-    declared = McpServer(command=sys.executable, args=["-I", "-c", SERVER])
-    agent = Agent(name="bot", description="", models=["a:b"], instructions="", mcp_servers={"bench": declared})
+    launcher = ServerLauncher(workspace=folder, data_folder=folder / ".holdfast", sandbox=sandbox, unconfined=sandbox)
+    servers = await stack.enter_async_context(open_mcp_servers(launcher, runs=store.runs))
+    server = McpServer(command=sys.executable, args=["-I", "-c", SERVER])
+    agent = Agent(name="bot", description="", models=["a:b"], instructions="", mcp_servers={"bench": server})
     tools = McpTools(
         servers,
         agents=_OneAgent(agent),
@@ -123,17 +123,17 @@ async def _ours(stack: AsyncExitStack, folder: Path) -> Callable[[str], Awaitabl
     return lambda key: tools.call(lease, "mcp__bench__echo", ARGUMENTS, key=key)
 
 
-async def _rate(once: Callable[[str], Awaitable[object]], count: int, seconds: float) -> float:
+async def _rate(call: Callable[[str], Awaitable[object]], count: int, seconds: float) -> float:
     """Return calls per second, with `count` concurrent callers."""
     end = time.perf_counter() + seconds
 
     async def calls(number: int) -> int:
-        made = 0
+        call_counts = 0
         while time.perf_counter() < end:
-            await once(f"key-{number}-{made}")
-            made += 1
-        return made
+            await call(f"key-{number}-{call_counts}")
+            call_counts += 1
+        return call_counts
 
     started = time.perf_counter()
-    made = await asyncio.gather(*(calls(number) for number in range(count)))
-    return sum(made) / (time.perf_counter() - started)
+    call_counts = await asyncio.gather(*(calls(number) for number in range(count)))
+    return sum(call_counts) / (time.perf_counter() - started)

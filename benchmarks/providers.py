@@ -23,7 +23,7 @@ from holdfast.domain.message import NewMessage, Role
 from holdfast.ports.model import Model, ModelRequest
 
 CHUNKS = (20, 200)
-AT_ONCE = 4
+CONCURRENCY = 4
 MODEL = "local:stand-in"
 
 
@@ -35,11 +35,11 @@ async def measure(backend: str, *, seconds: float) -> Table:
         async with databases(backend) as (where, _), _served(chunks) as url, _opened(where, url) as holdfast:
             model = holdfast.models.find(MODEL)
             await _cpu(partial(run_agent, holdfast), seconds=0.5)
-            ours, library = [], []
+            holdfast_seconds, library_seconds = [], []
             for _ in range(3):
-                library.append(await _cpu(partial(_bare_call, model), seconds=seconds / 3))
-                ours.append(await _cpu(partial(run_agent, holdfast), seconds=seconds / 3))
-            whole, bare = min(ours) * 1000, min(library) * 1000
+                library_seconds.append(await _cpu(partial(_bare_call, model), seconds=seconds / 3))
+                holdfast_seconds.append(await _cpu(partial(run_agent, holdfast), seconds=seconds / 3))
+            whole, bare = min(holdfast_seconds) * 1000, min(library_seconds) * 1000
             table.add(chunks, whole, bare, whole - bare, (whole - bare) / chunks)
     return table
 
@@ -62,7 +62,7 @@ async def _cpu(work: Callable[[], Awaitable[None]], *, seconds: float) -> float:
             done += 1
         return done
 
-    done = sum(await asyncio.gather(*(repeat() for _ in range(AT_ONCE))))
+    done = sum(await asyncio.gather(*(repeat() for _ in range(CONCURRENCY))))
     return (time.process_time() - started) / done
 
 

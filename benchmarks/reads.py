@@ -8,7 +8,7 @@ from statistics import median
 
 from benchmarks.bare_run import WORDS
 from benchmarks.bulk import EVENTS, MESSAGES, RUN_HEADS, RUN_IDS, RUNS, add, execute, run_row
-from benchmarks.databases import SPACE, databases, opened
+from benchmarks.databases import SPACE, databases, open_benchmark_store
 from benchmarks.table import Table
 from holdfast.domain.ids import RunId
 from holdfast.domain.placement import Ancestor, next_chain_position
@@ -24,11 +24,11 @@ TIMES = 300
 async def measure(backend: str, *, seconds: float) -> Table:
     """Return a table of milliseconds; the number of reads is fixed, so `seconds` is ignored."""
     table = Table(f"reads of 50: {backend}", ["what", "p50 ms", "beside the first of its kind"])
-    async with databases(backend) as (where, _):
-        async with opened(where) as store:
+    async with databases(backend) as (database, _):
+        async with open_benchmark_store(database) as store:
             await store.threads.create(SPACE, NewThread())
-        await long_thread(where)
-        async with opened(where, new=False) as store:
+        await long_thread(database)
+        async with open_benchmark_store(database, new=False) as store:
             first = 0.0
             for seq in (0, LOGGED // 2, LOGGED - 60):
                 name = RunId("run_1")
@@ -60,7 +60,7 @@ async def _median(read: Callable[[], Awaitable[object]], *, times: int = TIMES) 
     return median(timings)
 
 
-async def long_thread(where: str | Path) -> None:
+async def long_thread(database: str | Path) -> None:
     """Create a chain of completed runs with five messages each, on the first thread of the first space."""
     depths: dict[int, int] = {}
     jumps: dict[int, int] = {}
@@ -71,18 +71,20 @@ async def long_thread(where: str | Path) -> None:
         depths[key], jumps[key] = place.depth, place.jump or key
         runs.append(run_row(key, base=base, depth=place.depth, jump=place.jump))
     keys = range(1, max(DEPTHS) + 1)
-    await add(where, "runs", RUNS, runs)
-    await add(where, "run_ids", RUN_IDS, [(1, f"run_{key}", key) for key in keys])
-    await add(where, "run_heads", RUN_HEADS, [(key, "completed", 0, 0, 1, LOGGED) for key in keys])
+    await add(database, "runs", RUNS, runs)
+    await add(database, "run_ids", RUN_IDS, [(1, f"run_{key}", key) for key in keys])
+    await add(database, "run_heads", RUN_HEADS, [(key, "completed", 0, 0, 1, LOGGED) for key in keys])
     messages = [
         (1, key, f"msg_{key}_{n}", key * MESSAGES_EACH + n, "user", f'"{WORDS}"', "{}", 1)
         for key in keys
         for n in range(MESSAGES_EACH)
     ]
-    await add(where, "messages", MESSAGES, messages)
-    await execute(where, f"UPDATE threads SET next_sequence = {(len(keys) + 1) * MESSAGES_EACH} WHERE thread_key = 1")
+    await add(database, "messages", MESSAGES, messages)
+    await execute(
+        database, f"UPDATE threads SET next_sequence = {(len(keys) + 1) * MESSAGES_EACH} WHERE thread_key = 1"
+    )
     events = [(1, seq, "TEXT_MESSAGE_CONTENT", '{"delta":"word"}', 1) for seq in range(1, LOGGED + 1)]
-    await add(where, "events", EVENTS, events)
+    await add(database, "events", EVENTS, events)
 
 
 def _ancestor(base: int, depths: dict[int, int], jumps: dict[int, int]) -> Ancestor:

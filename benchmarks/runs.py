@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from benchmarks.bare_run import WORDS, BareRun
-from benchmarks.databases import SPACE, databases, opened
+from benchmarks.databases import SPACE, databases, open_benchmark_store
 from benchmarks.events import EVENT
 from benchmarks.floors import floor
 from benchmarks.table import Table
@@ -19,7 +19,7 @@ from holdfast.domain.run import Move, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
 
-AT_ONCE = (1, 16, 64)
+CONCURRENCY = (1, 16, 64)
 ROUNDS = 3
 COMMITS = 6
 EVENTS_EACH = 5
@@ -29,10 +29,14 @@ async def measure(backend: str, *, seconds: float) -> Table:
     """Return a table of runs per second."""
     columns = ["runs at once", "store runs/s", "floor runs/s", "ratio"]
     table = Table(f"a whole run, 8 awaited commits: {backend}", columns)
-    async with databases(backend) as (where, below), opened(where) as store, floor(below) as ground:
-        threads = [(await store.threads.create(SPACE, NewThread())).id for _ in range(max(AT_ONCE))]
-        bare = partial(_run_bare, BareRun(ground, below, loop=False))
-        for at_once in AT_ONCE:
+    async with (
+        databases(backend) as (database, floor_database),
+        open_benchmark_store(database) as store,
+        floor(floor_database) as ground,
+    ):
+        threads = [(await store.threads.create(SPACE, NewThread())).id for _ in range(max(CONCURRENCY))]
+        bare = partial(_run_bare, BareRun(ground, floor_database, loop=False))
+        for at_once in CONCURRENCY:
             best_floor = best_store = 0.0
             for _ in range(ROUNDS):
                 best_floor = max(best_floor, await _rate([bare] * at_once, seconds / ROUNDS))

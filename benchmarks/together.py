@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.agents import best, ended
+from benchmarks.agents import best, wait_until_ended
 from benchmarks.bare_run import CHUNKS, WORDS
 from benchmarks.databases import databases
 from benchmarks.table import Table
@@ -23,7 +23,7 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.thread import NewThread
 
-AT_ONCE = (1, 16)
+CONCURRENCY = (1, 16)
 CALLS: dict[str, dict[str, Any]] = {
     "plain": {"name": "log_write", "arguments": {"message": "x"}},
     "spawning": {"name": "agent_spawn", "arguments": {"agent": "answering", "input": WORDS}},
@@ -38,7 +38,7 @@ async def measure(backend: str, *, seconds: float) -> Table:
         columns += [f"{kind}/s", "CPU ms", "of both"]
     table = Table(f"a run with a child beside plain runs: {backend}", columns)
     async with databases(backend) as (where, _), opened(where) as holdfast:
-        for at_once in AT_ONCE:
+        for at_once in CONCURRENCY:
             table.add(at_once, *await _cells(holdfast, at_once, seconds))
     return table
 
@@ -59,7 +59,7 @@ async def _cells(holdfast: Holdfast, at_once: int, seconds: float) -> list[float
 async def _run(holdfast: Holdfast, agent: str) -> None:
     payload = NewMessage(role=Role.USER, content=WORDS)
     new = NewRun(thread=NewThread(agent_type=agent), messages=[payload])
-    await ended(holdfast, (await holdfast.runs.start(DEFAULT_SPACE, new)).run.id)
+    await wait_until_ended(holdfast, (await holdfast.runs.start(DEFAULT_SPACE, new)).run.id)
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ async def measure(*, seconds: float) -> Table:
     with tempfile.TemporaryDirectory() as folder:
         async with open_processes() as processes:
             ways = await _ways(Path(folder), processes)
-            timings = {name: await _best(once, seconds / ROUNDS) for name, once in ways.items()}
+            timings = {name: await _best(invoke, seconds / ROUNDS) for name, invoke in ways.items()}
     for name, each in timings.items():
         table.add(name, each * 1000, f"{each / timings['bare subprocess']:.2f}×")
     return table
@@ -67,15 +67,15 @@ async def _bare() -> None:
     await process.communicate()
 
 
-async def _best(once: Callable[[], Awaitable[object]], seconds: float) -> float:
-    await once()  # the first call starts shared processes
-    return min([await _each(once, seconds) for _ in range(ROUNDS)])
+async def _best(invoke: Callable[[], Awaitable[object]], seconds: float) -> float:
+    await invoke()  # the first call starts shared processes
+    return min([await _each(invoke, seconds) for _ in range(ROUNDS)])
 
 
-async def _each(once: Callable[[], Awaitable[object]], seconds: float) -> float:
+async def _each(invoke: Callable[[], Awaitable[object]], seconds: float) -> float:
     """Return the seconds per call, of sequential calls."""
     begin, done = time.perf_counter(), 0
     while (passed := time.perf_counter() - begin) < seconds or done == 0:
-        await once()
+        await invoke()
         done += 1
     return passed / done

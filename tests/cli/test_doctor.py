@@ -144,7 +144,7 @@ def _change(database: Path, statement: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "about", "verdict", "words"),
+    ("damage", "about", "verdict", "words"),
     [
         (_overwrite_header, "integrity", Severity.FAILED, "damaged"),
         (_replace, "database", Severity.FAILED, "not a database"),

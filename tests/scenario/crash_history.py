@@ -32,7 +32,7 @@ from holdfast.domain.step import Step, StepState
 from holdfast.store.store import Store
 
 _GENERATED_ID: Final = re.compile(r"\b[a-z]{3,4}_[0-9a-f]{32}(-thought|-\d+)?\b")
-_PAGE: Final = 500
+_PAGE_EVENTS: Final = 500
 
 Canonical: TypeAlias = dict[str, Json]
 
@@ -74,7 +74,7 @@ async def read(store: Store, run: RunId) -> RunHistory:
 
 async def _events(store: Store, run: RunId) -> list[Event]:
     events: list[Event] = []
-    while page := await store.events.after(DEFAULT_SPACE, run, seq=len(events), limit=_PAGE):
+    while page := await store.events.after(DEFAULT_SPACE, run, seq=len(events), limit=_PAGE_EVENTS):
         events += [decode_event(event.data) for event in page]
     return events
 

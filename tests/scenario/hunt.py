@@ -22,7 +22,7 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.scenario.snapshot import Snapshot, snapshot
 from tests.scenario.stage import START, Stage
-from tests.scenario.victim import AFTERWARDS, Task, tidy_up
+from tests.scenario.victim import CLEANUP_DELAY, Task, tidy_up
 from tests.scenario.workload import PLAYS
 from tests.support.database_probe import Probe, is_postgres, open_probe
 from tests.support.fork_server import ForkServer
@@ -146,7 +146,7 @@ async def hunting(server: ForkServer, database: str | Path, scripts: Mapping[str
         yield Hunt(server, database, scripts)
         return
     clock = HeldClock(START)
-    clock.tick(AFTERWARDS)
+    clock.tick(CLEANUP_DELAY)
     async with open_store(database, bus=LocalBus(), clock=clock) as survivor, open_probe(database) as probe:
         yield Hunt(server, database, scripts, probe=probe, survivor=survivor)
 

@@ -28,8 +28,8 @@ from tests.support.log_check import check_log
 from tests.support.postgres import PostgresServer
 
 SEED: Final = 20_261_116
-MANY: Final = 2_000
-LIFE: Final = 150
+SLOW_KILLS: Final = 2_000
+MAX_KILL_POINT: Final = 150
 """Highest number of the commit point at which a worker is killed."""
 TURNS: Final = frozenset(
     f"after INSERT INTO {table}" for table in ("messages", "inbox", "interrupts", "timers", "waits", "task_numbers")
@@ -119,7 +119,7 @@ async def test_kills_at_commit_points_change_only_unknown_outcomes(
 ) -> None:
     random = Random(SEED)
     while len(relay.deaths) < (20 if backend == "sqlite" else 8):
-        await _kill(relay, undisturbed[0], at_points(random, max_point=LIFE))
+        await _kill(relay, undisturbed[0], at_points(random, max_point=MAX_KILL_POINT))
 
 
 async def test_kills_at_any_time_change_only_unknown_outcomes(relay: Relay, undisturbed: UndisturbedPlay) -> None:
@@ -148,8 +148,10 @@ async def test_thousands_of_kills_of_one_worker_change_only_unknown_outcomes(
         await _kill_in_calls(relay, undisturbed[0], moments)
     for first in range(1, STRIDE + 1):
         await _kill(relay, undisturbed[0], _kill_with_stride(first))
-    while len(relay.deaths) < MANY:
-        await _kill(relay, undisturbed[0], random.choice([at_points(random, max_point=LIFE), at_times(random)]))
+    while len(relay.deaths) < SLOW_KILLS:
+        await _kill(
+            relay, undisturbed[0], random.choice([at_points(random, max_point=MAX_KILL_POINT), at_times(random)])
+        )
 
 
 @pytest.mark.slow

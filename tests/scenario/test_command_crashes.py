@@ -25,8 +25,8 @@ from tests.unit.sandbox.commands import died_out, new_mark
 from tests.unit.sandbox.confined import need_sandbox
 
 SEED: Final = 20_261_116
-DEATHS: Final = 6
-LATEST: Final = 2.0
+KILLS: Final = 6
+MAX_KILL_SECONDS: Final = 2.0
 """Maximum seconds until a worker is killed, if it is not killed at a line."""
 NAMES: Final = ("bash", "once", "again")
 
@@ -63,8 +63,8 @@ async def test_a_kill_in_the_middle_of_a_command(workers: ForkServer, workspace:
 
 async def test_a_kill_at_any_time(workers: ForkServer, workspace: AgentWorkspace) -> None:
     random = Random(SEED)
-    for number in range(DEATHS):
-        await _killed(workers, workspace, f"run-{number}", seconds=random.uniform(0, LATEST))
+    for number in range(KILLS):
+        await _killed(workers, workspace, f"run-{number}", seconds=random.uniform(0, MAX_KILL_SECONDS))
     async with open_probe(workspace.database) as probe:
         await check_log(probe)
 

@@ -18,7 +18,7 @@ from holdfast.domain.errors import StoreCorrupt, StoreOwned, StoreReadOnly, Unav
 from holdfast.domain.ids import SpaceId
 from tests.scenario.load import SPACE, check_commits, create_leased_runs, numbered_commit
 
-PAGE: Final = 4096
+PAGE_BYTES: Final = 4096
 OWNER: Final = """
 import asyncio, sys
 from holdfast.bootstrap import open_store
@@ -87,14 +87,14 @@ def _garbage_header(path: Path) -> None:
 
 def _garbage_pages(path: Path) -> None:
     with path.open("r+b") as file:
-        file.seek(PAGE)
-        file.write(b"\xa5" * (path.stat().st_size - PAGE))
+        file.seek(PAGE_BYTES)
+        file.write(b"\xa5" * (path.stat().st_size - PAGE_BYTES))
 
 
 def _zeroes(path: Path) -> None:
     with path.open("r+b") as file:
-        file.seek(PAGE)
-        file.write(bytes(path.stat().st_size - PAGE))
+        file.seek(PAGE_BYTES)
+        file.write(bytes(path.stat().st_size - PAGE_BYTES))
 
 
 def _cut_off(path: Path) -> None:
@@ -177,5 +177,5 @@ def _damage_page_with(path: Path, text: str) -> None:
     content = path.read_bytes()
     (place,) = [found.start() for found in re.finditer(f'(?<!"delta":){text}'.encode(), content)]
     with path.open("r+b") as file:
-        file.seek(place // PAGE * PAGE)
-        file.write(b"\xa5" * PAGE)
+        file.seek(place // PAGE_BYTES * PAGE_BYTES)
+        file.write(b"\xa5" * PAGE_BYTES)

@@ -163,7 +163,7 @@ async def proxy(url: str, tmp_path: Path) -> AsyncIterator[Proxy]:
         yield proxy
 
 
-@pytest.mark.parametrize("fate", [CommitFault.LOST, CommitFault.UNANSWERED])
+@pytest.mark.parametrize("fault", [CommitFault.LOST, CommitFault.UNANSWERED])
 async def test_the_outcome_of_a_commit_can_be_read_after_a_cut_connection(proxy: Proxy, fault: CommitFault) -> None:
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
         leases = await create_leased_runs(store, 3)
@@ -179,7 +179,7 @@ async def test_the_outcome_of_a_commit_can_be_read_after_a_cut_connection(proxy:
         await asyncio.gather(*(store.journal.commit(numbered_commit(lease, 3)) for lease in leases))
 
 
-@pytest.mark.parametrize("fate", [CommitFault.LOST, CommitFault.UNANSWERED])
+@pytest.mark.parametrize("fault", [CommitFault.LOST, CommitFault.UNANSWERED])
 async def test_the_outcome_of_a_commit_of_events_alone_can_be_read_after_a_cut_connection(
     proxy: Proxy, fault: CommitFault
 ) -> None:
@@ -196,7 +196,7 @@ async def test_the_outcome_of_a_commit_of_events_alone_can_be_read_after_a_cut_c
         assert written == len(text_events("x")) * (2 if fault is CommitFault.UNANSWERED else 1)
 
 
-@pytest.mark.parametrize("fate", [CommitFault.LOST, CommitFault.UNANSWERED])
+@pytest.mark.parametrize("fault", [CommitFault.LOST, CommitFault.UNANSWERED])
 async def test_the_outcome_of_another_write_can_be_read_after_a_cut_connection(
     proxy: Proxy, fault: CommitFault
 ) -> None:

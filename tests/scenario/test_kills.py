@@ -15,9 +15,9 @@ from tests.scenario.workload import PLAYS, TOGETHER
 from tests.support.fork_server import ForkServer
 
 SEED: Final = 20_260_131
-MANY: Final = 2_000
+SLOW_KILLS: Final = 2_000
 BORDERS: Final = {"before BEGIN", "after BEGIN", "before COMMIT", "after COMMIT"}
-OF_OPENING: Final = 8
+OPENING_POINTS: Final = 8
 """Slightly more than the commit points of releasing the leases of a dead process."""
 
 
@@ -62,10 +62,10 @@ async def test_after_a_kill_during_opening_the_next_opening_frees_the_leases_of_
     async with hunting(victims, shared_memory / "holdfast.db", scripts) as hunt:
         middle = len(await hunt.rehearse("tree")) // 2
         await hunt.kill_at(middle, "tree")
-        for fatal in range(1, OF_OPENING):
+        for fatal in range(1, OPENING_POINTS):
             await hunt.kill_during_open(fatal)
         await hunt.record_sessions()
-        assert hunt.kills == OF_OPENING
+        assert hunt.kills == OPENING_POINTS
 
 
 @pytest.mark.slow
@@ -81,9 +81,11 @@ async def test_thousands_of_kills_leave_each_step_complete_or_absent(
                 await _kill_at(hunt, fatal, play, points)
             await hunt.record_sessions()
             kills += hunt.kills
-    while kills < MANY:
-        kills += await _kill_at_random(victims, new_location, scripts, kills=min(100, MANY - kills), seed=SEED + kills)
-    assert kills >= MANY
+    while kills < SLOW_KILLS:
+        kills += await _kill_at_random(
+            victims, new_location, scripts, kills=min(100, SLOW_KILLS - kills), seed=SEED + kills
+        )
+    assert kills >= SLOW_KILLS
 
 
 async def _kill_at(hunt: Hunt, fatal: int, play: str, points: list[str]) -> None:

@@ -7,12 +7,12 @@ from typing import Final
 
 from tests.architecture.project import ROOT
 
-LIMIT: Final = 120.0
+TIMEOUT_SECONDS: Final = 120.0
 
 
 def play(answer: str) -> "CompletedProcess[str]":
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / "orchestra.py"), "--answer", answer]
-    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
 
 
 def test_it_plans_spawns_asks_once_and_reports() -> None:

@@ -22,9 +22,9 @@ from tests.support.counting_server import CountingServer
 from tests.support.fork_server import ForkServer
 
 SEED: Final = 20_261_117
-FEW: Final = {"sqlite": 30, "postgres": 6}
-MANY: Final = 500
-LIFE: Final = 200
+FAST_KILLS: Final = {"sqlite": 30, "postgres": 6}
+SLOW_KILLS: Final = 500
+MAX_KILL_POINT: Final = 200
 """Highest number of the commit point at which a worker is killed."""
 
 _numbers = count(1)
@@ -67,7 +67,7 @@ def test_the_tree_has_three_levels_with_interrupts_on_each(undisturbed: RunHisto
 async def test_kills_anywhere_in_a_tree_of_agents_change_nothing(
     relay: Relay, undisturbed: RunHistory, backend: str
 ) -> None:
-    await _hunt(relay, undisturbed, kills=FEW[backend])
+    await _hunt(relay, undisturbed, kills=FAST_KILLS[backend])
 
 
 async def test_the_real_ag_ui_client_receives_every_event_of_a_tree_whose_workers_were_killed(
@@ -78,7 +78,7 @@ async def test_the_real_ag_ui_client_receives_every_event_of_a_tree_whose_worker
         open_relay(crash_workers, tool_server, workspace, tmp_path / "holdfast.db") as relay,
         driving() as clients,
     ):
-        history, _ = await relay.play(_new(), at_points(Random(SEED), max_point=LIFE))
+        history, _ = await relay.play(_new(), at_points(Random(SEED), max_point=MAX_KILL_POINT))
         assert relay.deaths
         for each in history.all():
             received = await clients.receive(each.events)
@@ -87,14 +87,16 @@ async def test_the_real_ag_ui_client_receives_every_event_of_a_tree_whose_worker
 
 @pytest.mark.slow
 async def test_hundreds_of_kills_in_a_tree_of_agents_change_nothing(relay: Relay, undisturbed: RunHistory) -> None:
-    await _hunt(relay, undisturbed, kills=MANY)
+    await _hunt(relay, undisturbed, kills=SLOW_KILLS)
 
 
 async def _hunt(relay: Relay, undisturbed: RunHistory, *, kills: int) -> None:
     random = Random(SEED)
     while len(relay.deaths) < kills:
         kills_before = len(relay.deaths)
-        history, _ = await relay.play(_new(), random.choice([at_points(random, max_point=LIFE), at_times(random)]))
+        history, _ = await relay.play(
+            _new(), random.choice([at_points(random, max_point=MAX_KILL_POINT), at_times(random)])
+        )
         try:
             await relay.check(history, undisturbed, streams=False)
         except AssertionError as exc:

@@ -8,7 +8,7 @@ import pytest
 from tests.architecture.project import ROOT
 from tests.unit.sandbox.confined import need_sandbox
 
-LIMIT = 120.0
+TIMEOUT_SECONDS = 120.0
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ LIMIT = 120.0
 async def test_it_fixes_asks_and_reports(answer: str, report: str) -> None:
     await need_sandbox()
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / "workbench.py"), "--answer", answer]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)  # noqa: ASYNC221  nothing else runs
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)  # noqa: ASYNC221  nothing else runs
     assert done.returncode == 0, done.stderr
     assert "?  the agent asks: {'command': 'rm old_notes.txt'} (rule: bash(rm *))" in done.stdout
     before, after = done.stdout.split("→  edit_file")

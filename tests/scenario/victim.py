@@ -22,7 +22,7 @@ from tests.support.commit_points import CommitPoints
 from tests.support.database_probe import is_postgres
 from tests.support.fork_server import SendMessage
 
-AFTERWARDS: Final = 4 * FAR_OFF
+CLEANUP_DELAY: Final = 4 * FAR_OFF
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,13 +52,13 @@ async def _work(task: Task, send_message: SendMessage) -> None:
     if task.count_opening:
         points.start()
     clock = HeldClock(START)
-    clock.tick(AFTERWARDS)
+    clock.tick(CLEANUP_DELAY)
     async with open_store(task.database, bus=LocalBus(), clock=clock) as store:
         if not is_postgres(task.database):
             assert await store.leases.expire() == [], "opening the file frees the leases of dead processes"
             await tidy_up(store, task.spaces_to_clean)
             send_message({"tidy": True})
-        clock.tick(-AFTERWARDS)
+        clock.tick(-CLEANUP_DELAY)
         if not task.count_opening:
             points.start()
         await play(store, task.parts, clock, send_message)

@@ -26,7 +26,7 @@ from tests.scenario.agents.random_cancels import cancel_randomly, check_ended
 SEED: Final = 20_260_131
 CANCELS: Final = 200
 CANCELS_ON_POSTGRES: Final = 40
-AT_ONCE: Final = 20
+CONCURRENCY: Final = 20
 
 
 def busy(workspace: AgentWorkspace) -> None:
@@ -48,12 +48,12 @@ def busy(workspace: AgentWorkspace) -> None:
 
 async def test_two_hundred_cancels_at_random_moments_leave_nothing_behind(workspace: AgentWorkspace) -> None:
     busy(workspace)
-    await cancel_randomly(workspace, cancels=CANCELS, at_once=AT_ONCE, stretch=2, seed=SEED)
+    await cancel_randomly(workspace, cancels=CANCELS, at_once=CONCURRENCY, stretch=2, seed=SEED)
 
 
 async def test_cancels_at_random_moments_leave_nothing_behind_on_postgres(postgres_workspace: AgentWorkspace) -> None:
     busy(postgres_workspace)
-    await cancel_randomly(postgres_workspace, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=2, seed=SEED)
+    await cancel_randomly(postgres_workspace, cancels=CANCELS_ON_POSTGRES, at_once=CONCURRENCY, stretch=2, seed=SEED)
 
 
 async def test_a_cancelled_run_records_principal_and_reason(any_workspace: AgentWorkspace) -> None:

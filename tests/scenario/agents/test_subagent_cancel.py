@@ -12,7 +12,7 @@ from tests.scenario.agents.random_cancels import cancel_randomly, check_ended, t
 SEED: Final = 20_261_117
 CANCELS: Final = 60
 CANCELS_ON_POSTGRES: Final = 6
-AT_ONCE: Final = 6
+CONCURRENCY: Final = 6
 LEVELS: Final = 3
 FOREVER: Final = timedelta(hours=1)
 TOOLS: Final[list[Json]] = [
@@ -40,14 +40,14 @@ def write_tree(workspace: AgentWorkspace) -> None:
 
 async def test_trees_that_are_cancelled_at_random_moments_leave_nothing_behind(workspace: AgentWorkspace) -> None:
     write_tree(workspace)
-    await cancel_randomly(workspace, cancels=CANCELS, at_once=AT_ONCE, stretch=3, seed=SEED)
+    await cancel_randomly(workspace, cancels=CANCELS, at_once=CONCURRENCY, stretch=3, seed=SEED)
 
 
 async def test_trees_that_are_cancelled_at_random_moments_leave_nothing_behind_on_postgres(
     postgres_workspace: AgentWorkspace,
 ) -> None:
     write_tree(postgres_workspace)
-    await cancel_randomly(postgres_workspace, cancels=CANCELS_ON_POSTGRES, at_once=AT_ONCE, stretch=3, seed=SEED)
+    await cancel_randomly(postgres_workspace, cancels=CANCELS_ON_POSTGRES, at_once=CONCURRENCY, stretch=3, seed=SEED)
 
 
 async def test_cancelling_stops_three_levels_of_runs_at_once(any_workspace: AgentWorkspace) -> None:

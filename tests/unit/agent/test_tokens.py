@@ -12,24 +12,24 @@ from splintr import AnyTokenizer, Tokenizer
 from holdfast.agent.context.tokens import EstimatedTokens
 
 CORPUS: Final = Path(__file__).parent / "corpus"
-CLOSE: Final = 0.15
-FAIR: Final = 0.25
-PASSAGE: Final = 1_000
+MAX_ERROR: Final = 0.15
+MAX_ERROR_OTHER: Final = 0.25
+PASSAGE_CHARS: Final = 1_000
 """Characters: about as long as a message."""
 
 
 @pytest.mark.parametrize("name", ["english.txt", "japanese.txt", "dense.json"])
 def test_the_estimate_is_within_15_percent_for_english_japanese_and_dense_json(name: str) -> None:
     text = (CORPUS / name).read_text()
-    assert _error(text) <= CLOSE
-    assert max(map(_error, _passages(text))) <= CLOSE
+    assert _error(text) <= MAX_ERROR
+    assert max(map(_error, _passages(text))) <= MAX_ERROR
 
 
 @pytest.mark.parametrize("name", ["code.txt", "other_languages.txt"])
 def test_the_estimate_is_fair_for_code_and_other_languages(name: str) -> None:
     text = (CORPUS / name).read_text()
-    assert _error(text) <= CLOSE
-    assert max(map(_error, _passages(text))) <= FAIR
+    assert _error(text) <= MAX_ERROR
+    assert max(map(_error, _passages(text))) <= MAX_ERROR_OTHER
 
 
 @pytest.mark.parametrize("vocabulary", ["cl100k_base", "llama3", "deepseek_v3", "qwen3", "gemma3"])
@@ -74,7 +74,7 @@ def _error(text: str, vocabulary: str = "o200k_base") -> float:
 
 
 def _passages(text: str) -> list[str]:
-    return [text[at : at + PASSAGE] for at in range(0, len(text) - PASSAGE + 1, PASSAGE)]
+    return [text[at : at + PASSAGE_CHARS] for at in range(0, len(text) - PASSAGE_CHARS + 1, PASSAGE_CHARS)]
 
 
 @cache

@@ -26,7 +26,7 @@ async def numbered(store: Store, count: int) -> list[Notification]:
     return notifications
 
 
-@pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize("lossy", [False, True])
 async def test_notifications_are_dispatched_on_a_hint_or_after_the_fallback_interval(
     store: Store, bus: LocalBus, lossy: bool
 ) -> None:
