@@ -30,12 +30,12 @@ main()
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("follow")
-    fill(folder)
+    write_agents(folder)
     with serving(folder, "--quiet") as up:
         yield up
 
 
-def fill(folder: Path) -> AgentWorkspace:
+def write_agents(folder: Path) -> AgentWorkspace:
     """Write the agents that tests follow."""
     workspace = AgentWorkspace(folder / "workspace", folder / "holdfast.db")
     workspace.agent(say("hello you\u2028two\nlines", chunks=4))
@@ -142,7 +142,7 @@ def test_a_full_disk_has_its_own_exit_code(server: Server, options: list[str]) -
 
 
 def test_a_question_is_shown_and_the_run_followed_across_server_restarts(tmp_path: Path) -> None:
-    fill(tmp_path)
+    write_agents(tmp_path)
     with serving(tmp_path, "--quiet") as server:
         run = server.start("asker")
         with follower(server, run) as following:
@@ -174,7 +174,7 @@ def test_ctrl_c_detaches_and_a_cancelled_run_has_its_own_exit_code(server: Serve
 
 
 def test_followers_survive_a_killed_server_and_see_every_event_once(tmp_path: Path) -> None:
-    workspace = fill(tmp_path)
+    workspace = write_agents(tmp_path)
     with serving(tmp_path, "--quiet") as server:
         run = server.start("staller")
         with follower(server, run, "--json") as sse, follower(server, run, "--json", "--transport", "ws") as ws:

@@ -54,7 +54,7 @@ def rendered(*events: Event | HoldfastEvent, terminal: bool = False) -> str:
     screen = TerminalView(console)
     for event in events:
         own = type(event) in CUSTOM_EVENT_TYPES.values()
-        screen.show_event(encode_event(to_custom(event) if own else event))  # type: ignore[arg-type] # told apart in this line
+        screen.show_event(encode_event(to_custom(event) if own else event))  # type: ignore[arg-type] # distinguished in this line
     return paper.getvalue()
 
 

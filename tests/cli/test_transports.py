@@ -27,7 +27,7 @@ def logged(texts: list[str]) -> list[LoggedEvent]:
 
 
 def read(chunks: list[bytes]) -> list[StreamedEvent]:
-    """Return what a client reads."""
+    """Return the events that a client reads."""
 
     async def network() -> AsyncIterator[bytes]:
         for chunk in chunks:

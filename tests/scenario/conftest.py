@@ -21,7 +21,7 @@ Location: TypeAlias = str | Path
 NewLocation: TypeAlias = Callable[[], Awaitable[Location]]
 Scripts: TypeAlias = Mapping[str, Script]
 
-# When a client dies, nothing is at stake on the server's disk; and plans are made again in each session of a victim.
+# A killed client cannot damage the server's disk, and each session of a victim plans its statements again.
 _FAST_SETTINGS: Final = ("synchronous_commit = off", "join_collapse_limit = 1")
 
 _numbers = count(1)

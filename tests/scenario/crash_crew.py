@@ -43,7 +43,7 @@ class Crew:
         self._random = random
         self._finished = False
 
-    async def sail(self, runs: Iterator[RunId], *, kills: int) -> list[RunId]:
+    async def play_until_killed(self, runs: Iterator[RunId], *, kills: int) -> list[RunId]:
         """Play until so many workers were killed, and return the plays once all have ended."""
         plays_run: list[RunId] = []
         async with asyncio.TaskGroup() as workers:

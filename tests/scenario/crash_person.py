@@ -12,7 +12,7 @@ from holdfast.domain.ids import MessageId, RunId
 from holdfast.domain.run import Run, RunStatus, WaitsFor
 from holdfast.domain.space import DEFAULT_SPACE
 from tests.scenario.crash_play import ANSWER, FIRST_ORDER, SECOND_ORDER, WATCHED, name_of
-from tests.support.counting_server import reached, release
+from tests.support.counting_server import release, wait_until_held
 from tests.support.database_probe import open_probe
 
 # In this order: an item moves from the first to the second or the third when it is read.
@@ -69,7 +69,7 @@ class Person:
 
     async def _steer_the_watch(self) -> None:
         name = name_of(self._run, WATCHED)
-        await reached(self._server, name)
+        await wait_until_held(self._server, name)
         await self._order(FIRST_ORDER)
         await release(self._server, name)
 

@@ -28,7 +28,7 @@ from tests.support.log_check import check_log
 
 WORKER: Final = "tests.scenario.crash_victim:work"
 
-# Where no test waits for a lease to expire, it is longer than a machine may be busy otherwise.
+# The lease where no test waits for its expiry: longer than a busy machine delays a heartbeat.
 _LONG_LEASE_MS: Final = 5_000
 _LATER_MS: Final = 10_000  # longer than any lease, and than any backoff before the last attempt
 _SESSIONS: Final = """
@@ -51,7 +51,7 @@ class KillPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NextKill: TypeAlias = Callable[[], KillPlan]
-"""Returns the next fate."""
+"""Returns the kill plan of the next worker."""
 
 NO_KILL: Final = KillPlan()
 LIFETIME_STEP_SECONDS: Final = 0.05

@@ -1,4 +1,4 @@
-"""An agent's worker is killed with SIGKILL, anywhere: the run goes on as if nothing had happened.
+"""An agent's worker is killed with SIGKILL at any point: the run continues as if undisturbed.
 
 Against a tool server in another process, which counts. What is compared with an undisturbed run is everything: the
 conversation, the stream, plan, todo, artifacts, questions and children.
@@ -54,8 +54,8 @@ async def undisturbed(
     crash_workers: ForkServer, tool_server: CountingServer, workspace: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> UndisturbedPlay:
     """Return a play on SQLite; one on PostgreSQL leaves the same."""
-    place = tmp_path_factory.mktemp("calm") / "holdfast.db"
-    async with open_relay(crash_workers, tool_server, workspace, place) as relay:
+    database = tmp_path_factory.mktemp("calm") / "holdfast.db"
+    async with open_relay(crash_workers, tool_server, workspace, database) as relay:
         history, points = await relay.play(_new())
         await relay.check(history, history)
     assert sum(len(each.steps) for each in history.all()) >= 50
@@ -135,7 +135,7 @@ async def test_kills_among_several_workers_change_only_unknown_outcomes(
     url: str,
     undisturbed: UndisturbedPlay,
 ) -> None:
-    assert await _sail(crew_of_three, tool_server, workspace, url, undisturbed[0], kills=10) >= 10
+    assert await _play_with_crew(crew_of_three, tool_server, workspace, url, undisturbed[0], kills=10) >= 10
 
 
 @pytest.mark.slow
@@ -162,10 +162,10 @@ async def test_hundreds_of_kills_among_several_workers_change_only_unknown_outco
     url: str,
     undisturbed: UndisturbedPlay,
 ) -> None:
-    assert await _sail(crew_of_three, tool_server, workspace, url, undisturbed[0], kills=400) >= 400
+    assert await _play_with_crew(crew_of_three, tool_server, workspace, url, undisturbed[0], kills=400) >= 400
 
 
-async def _sail(
+async def _play_with_crew(
     victims: list[ForkServer],
     tool_server: CountingServer,
     workspace: Path,
@@ -176,7 +176,7 @@ async def _sail(
 ) -> int:
     async with open_workspace(workspace, database=url, options=Options(workers=0)) as holdfast:
         crew = Crew(holdfast, victims, tool_server, workspace, url, random=Random(SEED))
-        for run in await crew.sail(iter(_new, None), kills=kills):
+        for run in await crew.play_until_killed(iter(_new, None), kills=kills):
             history = await read(holdfast.store, run)
             check_play(history, undisturbed, await tool_server.calls(name_of(run, "")))
     async with open_probe(url) as probe:

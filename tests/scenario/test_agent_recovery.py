@@ -260,13 +260,13 @@ async def test_a_run_whose_worker_died_is_retried_with_a_growing_delay(
 
 
 async def test_a_timer_claimed_by_a_dead_process_is_free_when_the_file_is_opened(shared_memory: Path) -> None:
-    place, owner = shared_memory / "holdfast.db", OwnerId("dead")
-    async with open_store(place) as store:
+    database, owner = shared_memory / "holdfast.db", OwnerId("dead")
+    async with open_store(database) as store:
         await store.spaces.create(DEFAULT_SPACE, name="default")
         await store.timers.set(DEFAULT_SPACE, NewTimer(kind="wake", due_at=Instant("2020-01-01T00:00:00.000Z")))
         (claim,) = await store.timers.claim_due(owner, lease=timedelta(hours=1))
         assert await store.timers.claim_due(owner, lease=timedelta(hours=1)) == []
-    async with open_store(place) as store:
+    async with open_store(database) as store:
         (reclaimed,) = await store.timers.claim_due(owner, lease=timedelta(hours=1))
         assert reclaimed.timer.id == claim.timer.id
         with pytest.raises(LeaseLost):

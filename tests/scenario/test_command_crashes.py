@@ -80,13 +80,13 @@ async def _killed(
     assert await died_out((workspace.folder / "mark").read_text())
     await workers.send(msgspec.to_builtins(msgspec.structs.replace(task, fatal=None)))
     lines = [line.split() for line in (files / "ran").read_text().splitlines()]
-    begun = Counter(line[0] for line in lines)
+    starts = Counter(line[0] for line in lines)
     assert len({line[1] for line in lines if line[0] == "again"}) == 1  # the same call, by its key
-    await _check(workspace, RunId(name), begun)
-    return begun
+    await _check(workspace, RunId(name), starts)
+    return starts
 
 
-async def _check(workspace: AgentWorkspace, run: RunId, begun: Counter[str]) -> None:
+async def _check(workspace: AgentWorkspace, run: RunId, starts: Counter[str]) -> None:
     async with open_store(workspace.database, read_only=True) as store:
         assert (await store.runs.get(DEFAULT_SPACE, run)).status is RunStatus.COMPLETED
         steps = await store.steps.of_run(DEFAULT_SPACE, run)
@@ -95,5 +95,5 @@ async def _check(workspace: AgentWorkspace, run: RunId, begun: Counter[str]) -> 
     states = [step.state for step in steps if step.kind is StepKind.TOOL]
     assert len(results) == len(states) == len(NAMES)
     for name, state in zip(NAMES, states, strict=True):
-        assert begun[name] == 1 or name == "again" or (begun[name] == 0 and state is StepState.UNKNOWN)
+        assert starts[name] == 1 or name == "again" or (starts[name] == 0 and state is StepState.UNKNOWN)
         assert state is StepState.DONE or (state is StepState.UNKNOWN and name != "again")

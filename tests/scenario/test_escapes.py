@@ -285,7 +285,7 @@ async def test_the_keyring_of_the_server(sandbox: SandboxedFolder) -> None:
 
 
 async def test_socket_families_outside_the_network_namespace(sandbox: SandboxedFolder) -> None:
-    """Those towards a hypervisor and of packets, by a call and by `io_uring`, which makes sockets too."""
+    """Hypervisor and packet sockets are refused, by system call and by `io_uring`, which also creates sockets."""
     code = (
         "import ctypes, socket\n"
         "libc = ctypes.CDLL(None, use_errno=True)\n"

@@ -113,7 +113,7 @@ class Progress:
 
     async def reaches(self, steps: int) -> None:
         """Wait until so many steps are finished."""
-        while self.steps < steps:  # noqa: ASYNC110 - it goes on meanwhile
+        while self.steps < steps:  # noqa: ASYNC110 - it continues meanwhile
             await asyncio.sleep(0)
 
 

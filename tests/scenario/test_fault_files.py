@@ -175,7 +175,7 @@ async def _open(path: Path, *, read_only: bool = False) -> None:
 def _damage_page_with(path: Path, text: str) -> None:
     """Overwrite the page of the message with `text`; its event is on another page."""
     content = path.read_bytes()
-    (place,) = [found.start() for found in re.finditer(f'(?<!"delta":){text}'.encode(), content)]
+    (offset,) = [found.start() for found in re.finditer(f'(?<!"delta":){text}'.encode(), content)]
     with path.open("r+b") as file:
-        file.seek(place // PAGE_BYTES * PAGE_BYTES)
+        file.seek(offset // PAGE_BYTES * PAGE_BYTES)
         file.write(b"\xa5" * PAGE_BYTES)

@@ -23,7 +23,7 @@ from tests.support.log_check import check_log
 
 TURNS: Final = [
     calling(call("read_file", path="ledger"), call("read_file", path="notes")),
-    # Done twice, it would say so.
+    # A repeated write would fail visibly.
     calling(
         call("edit_file", path="ledger", old="paid", new="paid, paid"), call("write_file", path="new/a", content="1")
     ),

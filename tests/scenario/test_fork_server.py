@@ -11,7 +11,7 @@ from tests.support.fork_server import ForkServer, SendMessage
 
 
 def work(task: Any, send_message: SendMessage) -> None:
-    """What the victims here do."""
+    """Execute the task of a victim."""
     send_message({"told": task})
     if task == "fail":
         raise ValueError("as told")

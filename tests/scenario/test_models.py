@@ -174,9 +174,9 @@ async def test_a_slow_stream_does_not_time_out(server: StubOpenAIServer, short_t
 
 
 async def test_an_unreachable_server_is_an_outage() -> None:
-    async with StubOpenAIServer() as gone:
+    async with StubOpenAIServer() as closed_server:
         pass
-    async with _models(gone) as models:
+    async with _models(closed_server) as models:
         _, error = await _call_until_error(models.find(NAME))
     assert type(error) is ModelUnavailable
 

@@ -55,17 +55,17 @@ def work(raw: Any, send_message: SendMessage) -> None:
     asyncio.run(WAYS[raw["way"]](msgspec.convert(raw, Task), send_message))
 
 
-async def _die(task: Task, send_message: SendMessage) -> None:
+async def _kill_worker(task: Task, send_message: SendMessage) -> None:
     """Kill only the worker."""
-    await _die_by(_kill_self, task, send_message)
+    await _run_commands_and_die(_kill_self, task, send_message)
 
 
-async def _slay(task: Task, send_message: SendMessage) -> None:
+async def _kill_worker_and_supervisor(task: Task, send_message: SendMessage) -> None:
     """Kill the worker and the supervisor."""
-    await _die_by(_kill_family, task, send_message)
+    await _run_commands_and_die(_kill_self_and_supervisor, task, send_message)
 
 
-async def _raze(task: Task, send_message: SendMessage) -> None:
+async def _kill_worker_supervisor_and_monitor(task: Task, send_message: SendMessage) -> None:
     """Kill the worker, the supervisor and the monitor."""
     async with open_processes() as processes:
         running = await begin(processes, shell(f"echo up; exec sleep {task.mark}"))
@@ -75,7 +75,7 @@ async def _raze(task: Task, send_message: SendMessage) -> None:
         _kill_self()
 
 
-async def _outlive(task: Task, send_message: SendMessage) -> None:
+async def _kill_supervisor(task: Task, send_message: SendMessage) -> None:
     """Kill only the supervisor, and continue."""
     async with open_processes() as processes:
         running = await _run_all(processes, task, send_message)
@@ -85,7 +85,7 @@ async def _outlive(task: Task, send_message: SendMessage) -> None:
         send_message({"again": (await processes.run(command("echo", "again"))).output.decode()})
 
 
-async def _own(task: Task, send_message: SendMessage) -> None:
+async def _kill_database_owner(task: Task, send_message: SendMessage) -> None:
     """Own a database, and kill the worker while the supervisor is stopped."""
     async with open_store(task.store, bus=LocalBus()), open_processes() as processes:
         await _run_all(processes, task, send_message)
@@ -94,7 +94,7 @@ async def _own(task: Task, send_message: SendMessage) -> None:
         _kill_self()
 
 
-async def _fork(task: Task, send_message: SendMessage) -> None:
+async def _kill_worker_with_fork(task: Task, send_message: SendMessage) -> None:
     """Kill the worker, and leave a fork that keeps its descriptors open until everything has ended."""
     async with open_processes() as processes:
         await _run_all(processes, task, send_message)
@@ -107,7 +107,7 @@ async def _fork(task: Task, send_message: SendMessage) -> None:
         os.kill(worker, signal.SIGKILL)
 
 
-async def _stop(task: Task, send_message: SendMessage) -> None:
+async def _stop_worker(task: Task, send_message: SendMessage) -> None:
     """Stop the worker, and let a command continue it."""
     async with open_processes() as processes:
         running = await begin(processes, shell(f"echo up; sleep 0.3; kill -CONT {os.getpid()}; echo still here"))
@@ -116,13 +116,13 @@ async def _stop(task: Task, send_message: SendMessage) -> None:
 
 
 WAYS: Final = {
-    "die": _die,
-    "slay": _slay,
-    "raze": _raze,
-    "outlive": _outlive,
-    "own": _own,
-    "fork": _fork,
-    "stop": _stop,
+    "die": _kill_worker,
+    "slay": _kill_worker_and_supervisor,
+    "raze": _kill_worker_supervisor_and_monitor,
+    "outlive": _kill_supervisor,
+    "own": _kill_database_owner,
+    "fork": _kill_worker_with_fork,
+    "stop": _stop_worker,
 }
 
 
@@ -191,12 +191,12 @@ async def test_the_processes_of_a_stopped_worker_continue(workers: ForkServer) -
     await _assert_gone(task, death)
 
 
-async def _die_by(kill: Callable[[], None], task: Task, send_message: SendMessage) -> None:
+async def _run_commands_and_die(kill: Callable[[], None], task: Task, send_message: SendMessage) -> None:
     ups = 0
 
-    def note(something: Any) -> None:
+    def note(message: Any) -> None:
         nonlocal ups
-        send_message(something)
+        send_message(message)
         ups += 1
         if ups == task.up:
             loop.call_later(task.after, kill)
@@ -226,7 +226,7 @@ def _kill_self() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _kill_family() -> None:
+def _kill_self_and_supervisor() -> None:
     for child in psutil.Process().children():
         child.kill()
     _kill_self()

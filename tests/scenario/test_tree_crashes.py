@@ -40,8 +40,8 @@ async def undisturbed(
     crash_workers: ForkServer, tool_server: CountingServer, workspace: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> RunHistory:
     """Return the history of an undisturbed play."""
-    place = tmp_path_factory.mktemp("calm") / "holdfast.db"
-    async with open_relay(crash_workers, tool_server, workspace, place) as relay:
+    database = tmp_path_factory.mktemp("calm") / "holdfast.db"
+    async with open_relay(crash_workers, tool_server, workspace, database) as relay:
         history, _ = await relay.play(_new())
         await relay.check(history, history, streams=False)
     return history

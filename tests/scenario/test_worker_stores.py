@@ -113,7 +113,7 @@ class RandomExecutor(Actor):
         """The runs that a worker is working on."""
 
     async def _turn(self, lease: Lease, stop: asyncio.Event) -> None:
-        assert lease.run_id not in self._active_runs, "two work on one run"
+        assert lease.run_id not in self._active_runs, "two workers execute one run"
         self._active_runs.add(lease.run_id)
         for number in range(self._random.randrange(3)):
             await commit(self._store, lease, events=text_events("x", id=f"{lease.number:05}-{number}"))

@@ -105,9 +105,9 @@ class CountingServer:
         """Release held and later calls of a name."""
         await release(self.path, name)
 
-    async def reached(self, name: str) -> None:
+    async def wait_until_held(self, name: str) -> None:
         """Wait until a call of that name is held, or was."""
-        await reached(self.path, name)
+        await wait_until_held(self.path, name)
 
 
 @asynccontextmanager
@@ -128,7 +128,7 @@ async def release(path: str, name: str) -> None:
     await _ask(path, _Release(name))
 
 
-async def reached(path: str, name: str) -> None:
+async def wait_until_held(path: str, name: str) -> None:
     """Wait until a call of that name is held, or was."""
     await _ask(path, _Reached(name))
 

@@ -17,13 +17,13 @@ class Probe(Protocol):
 
 
 def is_postgres(location: str | Path) -> bool:
-    """Return whether `where` is a PostgreSQL URL rather than a file."""
+    """Return whether `location` is a PostgreSQL URL rather than a file."""
     return str(location).startswith(("postgresql://", "postgres://"))
 
 
 @asynccontextmanager
 async def open_probe(location: str | Path) -> AsyncIterator[Probe]:
-    """Open the database at `where`, a SQLite file or a `postgresql://` URL."""
+    """Open the database at `location`, a SQLite file or a `postgresql://` URL."""
     if is_postgres(location):
         import asyncpg
 

@@ -34,20 +34,20 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: str
     database: str
-    done: str
+    effects: str
     fatal: int | None = None
 
 
-class Place(NamedTuple):
+class KilledWorkspace(NamedTuple):
     """A workspace in which processes are killed."""
 
     workspace: AgentWorkspace
-    done: Path
+    effects: Path
 
     async def send(self, victims: ForkServer, *, fatal: int | None = None) -> Death:
         """Let a process continue the run."""
         folder, database = str(self.workspace.folder), str(self.workspace.database)
-        task = Task(folder=folder, database=database, done=str(self.done), fatal=fatal)
+        task = Task(folder=folder, database=database, effects=str(self.effects), fatal=fatal)
         return await victims.send(msgspec.to_builtins(task))
 
 
@@ -62,28 +62,28 @@ def victim(tools: Callable[[Path], Sequence[Tool]], decide: Decide) -> Callable[
 
 async def kill_and_resume(
     victims: ForkServer,
-    new_place: Callable[[str], Place],
-    check: Callable[[Place], Awaitable[None]],
+    new_workspace: Callable[[str], KilledWorkspace],
+    check: Callable[[KilledWorkspace], Awaitable[None]],
     *,
     kills: int | None,
 ) -> None:
     """Kill processes at so many commit points, or at each, and let others continue: the result is the same."""
-    undisturbed = new_place("whole")
+    undisturbed = new_workspace("whole")
     (points,) = (await undisturbed.send(victims)).messages
     await check(undisturbed)
     killed = 0
     for fatal in range(2, points, 1 if kills is None else points // kills):
-        place = new_place(f"at_{fatal}")
-        killed += (await place.send(victims, fatal=fatal)).killed
-        await place.send(victims)
-        await check(place)
+        killed_workspace = new_workspace(f"at_{fatal}")
+        killed += (await killed_workspace.send(victims, fatal=fatal)).killed
+        await killed_workspace.send(victims)
+        await check(killed_workspace)
     assert killed > 0
 
 
 async def _work(task: Task, send_message: SendMessage, tools: Callable[[Path], Sequence[Tool]], decide: Decide) -> None:
     points = CommitPoints(fatal=task.fatal)
     points.number_sqlite()
-    options = Options(tools=tools(Path(task.done)))
+    options = Options(tools=tools(Path(task.effects)))
     async with open_workspace(task.folder, database=task.database, options=options) as here:
         points.start()
         with suppress(IdTaken):

@@ -28,7 +28,7 @@ TICK_SECONDS: Final = 0.002
 SHORT_CALL_TICKS: Final = 5
 """Ticks of a short call."""
 TICKS_PER_SECOND: Final = 500
-"""Ticks that take at least a second: everything must have ended within fewer."""
+"""Ticks that take at least a second; a cancelled call must end within fewer."""
 LONG_CALL_TICKS: Final = 5 * TICKS_PER_SECOND
 """Ticks of a call that must be cancelled before its end."""
 LONG_CALL_SHARE: Final = 0.2
@@ -171,7 +171,7 @@ async def check_ended(runtime: AgentRuntime, run: Run) -> None:
 async def _cancel_at(
     runtime: AgentRuntime, delay: float, tools: Sequence[TickingTool], models: CallCounter
 ) -> Cancelled | None:
-    """Start a run and cancel it after `moment` seconds, unless it has ended before."""
+    """Start a run and cancel it after `delay` seconds, unless it has ended before."""
     run = await runtime.start()
     await asyncio.sleep(delay)
     try:
@@ -184,7 +184,7 @@ async def _cancel_at(
 async def _wait_until_idle(*counters: TickingTool | CallCounter) -> None:
     """Wait until no call is running any more."""
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
-        while any(each.active_calls for each in counters):  # noqa: ASYNC110  a cancelled call notifies nobody
+        while any(each.active_calls for each in counters):  # noqa: ASYNC110  a cancelled call sends no event
             await asyncio.sleep(TICK_SECONDS)
 
 

@@ -29,7 +29,7 @@ CANCELS_ON_POSTGRES: Final = 40
 CONCURRENCY: Final = 20
 
 
-def busy(workspace: AgentWorkspace) -> None:
+def write_agents(workspace: AgentWorkspace) -> None:
     """Write agents that use every kind of call."""
     look, act = call("look"), call("act")
     spawn = call("agent_spawn", agent="kid", input="help")
@@ -47,12 +47,12 @@ def busy(workspace: AgentWorkspace) -> None:
 
 
 async def test_two_hundred_cancels_at_random_moments_leave_nothing_behind(workspace: AgentWorkspace) -> None:
-    busy(workspace)
+    write_agents(workspace)
     await cancel_randomly(workspace, cancels=CANCELS, at_once=CONCURRENCY, stretch=2, seed=SEED)
 
 
 async def test_cancels_at_random_moments_leave_nothing_behind_on_postgres(postgres_workspace: AgentWorkspace) -> None:
-    busy(postgres_workspace)
+    write_agents(postgres_workspace)
     await cancel_randomly(postgres_workspace, cancels=CANCELS_ON_POSTGRES, at_once=CONCURRENCY, stretch=2, seed=SEED)
 
 
@@ -76,7 +76,7 @@ async def test_a_stalled_model_call_is_cancelled(any_workspace: AgentWorkspace) 
         await runtime.wait_for_event(run, lambda event: "one moment" in str(event))
         ended_run = await runtime.runs.cancel(SPACE, run.id)
         any_workspace.script(say("free again"))
-        assert (await runtime.run_to_end()).output == "free again"  # by the only worker there is
+        assert (await runtime.run_to_end()).output == "free again"  # by the only worker
         assert [step.state for step in await runtime.steps(run)] == [StepState.FAILED]
         assert unanswered_calls(await runtime.messages(run)) == []
     assert ended_run.status is RunStatus.CANCELLED

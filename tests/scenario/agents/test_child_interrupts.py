@@ -33,7 +33,7 @@ def spawn(agent: str, **more: Json) -> dict[str, Json]:
     return call("agent_spawn", agent=agent, input="help", **more)
 
 
-def family(workspace: AgentWorkspace, *turns: dict[str, Json]) -> None:
+def write_family(workspace: AgentWorkspace, *turns: dict[str, Json]) -> None:
     """Write a root agent, its child, and a grandchild that opens interrupts."""
     workspace.agent(calling(spawn("mid")), say("root {$last_tool}"), tools=TOOLS)
     workspace.agent(calling(spawn("leaf")), say("mid {$last_tool}"), name="mid", tools=TOOLS)
@@ -53,7 +53,7 @@ def interrupt_ids(event: Event) -> list[str]:
 async def test_an_interrupt_of_a_child_shows_on_all_waiting_parents_and_is_answered_at_the_root(
     any_workspace: AgentWorkspace,
 ) -> None:
-    family(any_workspace)
+    write_family(any_workspace)
     async with any_workspace.open() as runtime:
         run = await runtime.start()
         await wait_for_segment_interrupts(runtime, run)
@@ -77,7 +77,7 @@ async def test_an_interrupt_of_a_child_shows_on_all_waiting_parents_and_is_answe
 
 @pytest.mark.parametrize("where", ["root", "mid", "leaf"])
 async def test_an_interrupt_may_be_answered_on_any_run_once(workspace: AgentWorkspace, where: str) -> None:
-    family(workspace)
+    write_family(workspace)
     async with workspace.open() as runtime:
         run = await runtime.start()
         await wait_for_segment_interrupts(runtime, run)
@@ -108,7 +108,7 @@ async def test_interrupts_of_two_children_get_their_own_responses(any_workspace:
 
 
 async def test_one_response_of_two_leaves_the_other_interrupt_open(workspace: AgentWorkspace) -> None:
-    family(workspace, ASK, call("ask_user", question="sure?"))
+    write_family(workspace, ASK, call("ask_user", question="sure?"))
     async with workspace.open() as runtime:
         run = await runtime.start()
         await wait_for_segment_interrupts(runtime, run, 2)
@@ -180,7 +180,7 @@ async def test_a_message_to_the_root_leaves_the_childs_interrupt_open(any_worksp
 
 async def test_a_message_to_the_child_withdraws_its_interrupt_everywhere(any_workspace: AgentWorkspace) -> None:
     """The child continues without a response, so its ancestors show no interrupt any more."""
-    family(any_workspace)
+    write_family(any_workspace)
     async with any_workspace.open() as runtime:
         run = await runtime.start()
         await wait_for_segment_interrupts(runtime, run)
@@ -197,7 +197,7 @@ async def test_a_message_to_the_child_withdraws_its_interrupt_everywhere(any_wor
 
 async def test_an_expired_interrupt_of_a_child_has_its_default_outcome(any_workspace: AgentWorkspace) -> None:
     clock = HeldClock()
-    family(any_workspace)
+    write_family(any_workspace)
     async with any_workspace.open(clock=clock, lease=timedelta(days=30)) as runtime:
         run = await runtime.start()
         await wait_for_segment_interrupts(runtime, run)
@@ -207,7 +207,7 @@ async def test_an_expired_interrupt_of_a_child_has_its_default_outcome(any_works
 
 
 async def test_cancelling_a_child_closes_its_interrupt_at_the_root(any_workspace: AgentWorkspace) -> None:
-    family(any_workspace)
+    write_family(any_workspace)
     async with any_workspace.open() as runtime:
         run = await runtime.start()
         await wait_for_segment_interrupts(runtime, run)
@@ -220,7 +220,7 @@ async def test_cancelling_a_child_closes_its_interrupt_at_the_root(any_workspace
 
 
 async def test_a_childs_approval_is_given_at_the_root(workspace: AgentWorkspace) -> None:
-    family(workspace, call("log_write", message="x"))
+    write_family(workspace, call("log_write", message="x"))
     workspace.configure("leaf", tools=TOOLS, permissions={"ask": ["log_write"]})
     async with workspace.open() as runtime:
         run = await runtime.start()
@@ -237,7 +237,7 @@ async def test_a_childs_approval_is_given_at_the_root(workspace: AgentWorkspace)
 
 async def test_the_wait_for_a_childs_interrupt_does_not_count_as_duration(workspace: AgentWorkspace) -> None:
     clock = HeldClock()
-    family(workspace)
+    write_family(workspace)
     async with workspace.open(clock=clock, lease=timedelta(days=30)) as runtime:
         run = await runtime.start(limits=Limits(max_duration_seconds=60))
         await wait_for_segment_interrupts(runtime, run)
@@ -247,7 +247,7 @@ async def test_the_wait_for_a_childs_interrupt_does_not_count_as_duration(worksp
 
 
 async def test_an_interrupt_of_a_child_is_notified_once(workspace: AgentWorkspace) -> None:
-    family(workspace)
+    write_family(workspace)
     async with workspace.open() as runtime:
         run = await runtime.start()
         await wait_for_segment_interrupts(runtime, run)
@@ -262,7 +262,7 @@ async def test_an_interrupt_of_a_child_is_notified_once(workspace: AgentWorkspac
 
 
 async def test_a_tree_with_an_open_interrupt_continues_in_another_process(any_workspace: AgentWorkspace) -> None:
-    family(any_workspace)
+    write_family(any_workspace)
     async with any_workspace.open() as runtime:
         run = await runtime.start()
         await wait_for_segment_interrupts(runtime, run)

@@ -67,7 +67,7 @@ async def test_the_next_command_starts_in_the_folder_of_the_last_one(workspace: 
         first, second, third = await results(runtime, run)
     root = workspace.folder / "files"
     assert first == "[exit code 0; the shell is in `a/b`]"
-    assert second == f"{root}/a/b\n{root.parent}\n[exit code 0]"  # out of its folder it does not stay
+    assert second == f"{root}/a/b\n{root.parent}\n[exit code 0]"  # the shell does not stay outside its folder
     assert third == f"{root}\n[exit code 1]"
 
 
@@ -183,7 +183,7 @@ async def test_a_file_denied_by_name_cannot_be_created(workspace: AgentWorkspace
         assert len(await results(runtime, await runtime.run_to_end())) == 2
     files = workspace.folder / "files"
     paths = sorted(str(path.relative_to(files)) for path in files.rglob("*"))
-    assert paths == ["a", "a/d", "make"]  # what stood for what is denied is gone again, and no more than that
+    assert paths == ["a", "a/d", "make"]  # only the placeholders of denied paths are removed
 
 
 async def test_a_file_created_against_a_denied_pattern_is_reported(workspace: AgentWorkspace) -> None:
@@ -205,7 +205,9 @@ async def test_a_file_created_against_a_denied_pattern_is_reported(workspace: Ag
         "undo that, and report it to the user]"
     )
     assert event.reason == "it created `key.pem`, which the rules do not allow to be written"
-    assert second == "key.pem\nmake\nnote\nold.pem\n[exit code 0]"  # it is told once, and nobody else's file is taken
+    assert (
+        second == "key.pem\nmake\nnote\nold.pem\n[exit code 0]"
+    )  # the file is reported once, and no other file is removed
 
 
 async def test_rules_apply_in_every_shell_folder(workspace: AgentWorkspace) -> None:
@@ -245,7 +247,7 @@ async def test_a_command_approved_for_one_folder_is_not_run_in_another(workspace
         ]
     assert reasons == [refused]
     assert refused.startswith("refused: this was decided for a shell in `.`, but an earlier call changed to `ci`")
-    assert allowed == "run\n[exit code 0; the shell is in `ci`]"  # whatever the folder, the rules allow it
+    assert allowed == "run\n[exit code 0; the shell is in `ci`]"  # the rules allow it in any folder
 
 
 @pytest.mark.parametrize(("rules", "reached"), [({}, "no"), ({"allow": ["network"]}, "yes")])

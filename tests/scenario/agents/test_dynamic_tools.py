@@ -31,12 +31,12 @@ def connect(runtime: AgentRuntime, clients: ExitStack) -> None:
 async def test_a_method_offered_during_a_run_is_shown_from_the_next_call(
     workspace: AgentWorkspace, clients: ExitStack, named: str
 ) -> None:
-    async def come(arguments: dict[str, Json]) -> ToolResult:
+    async def connect_client(arguments: dict[str, Json]) -> ToolResult:
         connect(runtime, clients)
         return ToolResult(content="here I am")
 
     workspace.agent(calling(call("come")), say("done"), tools=["come", named], tools_shown=1_000)
-    async with workspace.open(FakeTool("come", come)) as runtime:
+    async with workspace.open(FakeTool("come", connect_client)) as runtime:
         run = await runtime.run_to_end()
         before, after = [[tool["name"] for tool in (await runtime.context(run, number)).tools] for number in (0, 1)]
     assert run.output == "done"

@@ -30,14 +30,14 @@ async def server(workspace: AgentWorkspace) -> AsyncIterator[StubOpenAIServer]:
         yield stand_in
 
 
-async def talk(runtime: AgentRuntime, times: int) -> Run:
+async def run_messages(runtime: AgentRuntime, count: int) -> Run:
     """Run several user messages one after the other on a new thread."""
-    return await talk_on(runtime, await runtime.run_to_end(f"0: {LONG}"), times - 1)
+    return await continue_thread(runtime, await runtime.run_to_end(f"0: {LONG}"), count - 1)
 
 
-async def talk_on(runtime: AgentRuntime, run: Run, times: int) -> Run:
+async def continue_thread(runtime: AgentRuntime, run: Run, count: int) -> Run:
     """Run more user messages on the same thread."""
-    for number in range(1, times + 1):
+    for number in range(1, count + 1):
         assert run.status is RunStatus.COMPLETED, run.error
         run = await runtime.run_to_end(f"{number}: {LONG}", thread=run.thread_id)
     return run
@@ -52,7 +52,7 @@ async def test_a_long_conversation_is_compacted_and_stored_completely(any_worksp
     any_workspace.agent(say("You said {$last_user}"))
     any_workspace.script(say("You said {$last_user}"), context_window=WINDOW)
     async with any_workspace.open() as runtime:
-        run = await talk(runtime, 14)
+        run = await run_messages(runtime, 14)
         context = await runtime.context(run)
         history = await runtime.store.messages.history(SPACE, run.id, limit=200)
         values = await runtime.store.values.of_run(SPACE, run.id)
@@ -110,7 +110,7 @@ async def test_a_context_overflow_compacts_the_conversation(
     workspace: AgentWorkspace, server: StubOpenAIServer
 ) -> None:
     async with workspace.open() as runtime:
-        run = await talk(runtime, 3)
+        run = await run_messages(runtime, 3)
         server.requests.clear()
         server.add_replies(
             StubReply(status=400, error_code="context_length_exceeded"),
@@ -128,7 +128,7 @@ async def test_a_context_overflow_compacts_the_conversation(
 async def test_a_second_context_overflow_fails_the_run(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
     too_long = StubReply(status=400, error_code="context_length_exceeded")
     async with workspace.open() as runtime:
-        run = await talk(runtime, 3)
+        run = await run_messages(runtime, 3)
         server.requests.clear()
         server.add_replies(too_long, StubReply(text="in short"), too_long)
         run = await runtime.run_to_end("and now?", thread=run.thread_id)
@@ -164,7 +164,7 @@ async def test_a_run_continues_without_a_failed_summary(
     workspace: AgentWorkspace, server: StubOpenAIServer, broken: StubReply
 ) -> None:
     async with workspace.open(commit_interval=CommitInterval(idle_timeout_seconds=0.3)) as runtime:
-        run = await talk(runtime, 5)
+        run = await run_messages(runtime, 5)
         server.requests.clear()
         server.add_replies(broken, StubReply(text="done"))
         run = await runtime.run_to_end(f"and now? {LONG}", thread=run.thread_id)
@@ -177,10 +177,10 @@ async def test_a_run_continues_without_a_failed_summary(
 
 async def test_a_run_continues_while_no_summary_is_written(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
     async with workspace.open(commit_interval=CommitInterval(idle_timeout_seconds=0.3)) as runtime:
-        run = await talk(runtime, 5)
+        run = await run_messages(runtime, 5)
         server.requests.clear()
         server.add_replies(*[StubReply(status=500), StubReply(text=LONG)] * 2)
-        run = await talk_on(runtime, run, 6)
+        run = await continue_thread(runtime, run, 6)
         context = await runtime.context(run)
     assert sum(map(is_summary, server.requests)) >= 2
     assert sum(context.tokens.values()) < WINDOW
@@ -188,7 +188,7 @@ async def test_a_run_continues_while_no_summary_is_written(workspace: AgentWorks
 
 async def test_a_summary_is_charged_and_needs_a_budget(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
     async with workspace.open() as runtime:
-        run = await talk(runtime, 5)
+        run = await run_messages(runtime, 5)
         server.add_replies(StubReply(text="in short", input_tokens=70, output_tokens=30), StubReply(text="done"))
         paid = await runtime.run_to_end(f"and now? {LONG}", thread=run.thread_id, limits=Limits(token_budget=1000))
     assert paid.output == "done"
@@ -197,7 +197,7 @@ async def test_a_summary_is_charged_and_needs_a_budget(workspace: AgentWorkspace
 
 async def test_an_unfinished_summary_is_charged(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
     async with workspace.open() as runtime:
-        run = await talk(runtime, 5)
+        run = await run_messages(runtime, 5)
         server.add_replies(StubReply(text="in short " * 50, fault=StubFault.CUT), StubReply(text="done"))
         paid = await runtime.run_to_end(f"and now? {LONG}", thread=run.thread_id)
     assert paid.output == "done"
@@ -211,7 +211,7 @@ async def test_no_summary_is_requested_when_the_budget_is_spent(
     look = StubReply(text=LONG, calls=[StubToolCall(name="look")], input_tokens=90, output_tokens=20)
     workspace.configure(model=STAND_IN, tools=["look"])
     async with workspace.open(fixed_tool("look", LONG * 4)) as runtime:
-        run = await talk(runtime, 4)
+        run = await run_messages(runtime, 4)
         server.requests.clear()
         server.add_replies(look)
         run = await runtime.run_to_end("look", thread=run.thread_id, limits=Limits(token_budget=100))

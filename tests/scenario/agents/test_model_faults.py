@@ -33,13 +33,13 @@ async def server(workspace: AgentWorkspace) -> AsyncIterator[StubOpenAIServer]:
         yield stand_in
 
 
-def code(run: Run) -> str:
+def error_code(run: Run) -> str:
     """Return the error code of a failed run."""
     assert run.status is RunStatus.FAILED and run.error is not None, run
     return run.error.code
 
 
-async def check_void(runtime: AgentRuntime, run: Run) -> None:
+async def check_abandoned(runtime: AgentRuntime, run: Run) -> None:
     """Check that abandoned messages are marked in the log and absent from the conversation."""
     events, stored_ids = await runtime.events(run), {message.id for message in await runtime.messages(run)}
     started_ids = {event.message_id for event in events if isinstance(event, TextMessageStart)}
@@ -86,7 +86,7 @@ async def test_a_failed_model_call_is_retried(
         assert await runtime.texts(run) == ["user: go", "assistant: the answer"]
         assert [step.state for step in await runtime.steps(run)] == [StepState.FAILED, StepState.DONE]
         reasons = [each for each in await runtime.custom_events(run, StatusChanged) if each.to is RunStatus.QUEUED]
-        await check_void(runtime, run)
+        await check_abandoned(runtime, run)
     assert len(server.requests) == 2
     assert [str(each.reason)[:18] for each in reasons] == ["MODEL_UNAVAILABLE:"]
     assert run.attempt <= 2
@@ -124,7 +124,7 @@ async def test_retries_back_off_and_stop_at_the_maximum(workspace: AgentWorkspac
     ) as runtime:
         run = await runtime.run_to_end()
         steps = await runtime.steps(run)
-    assert code(run) == "MODEL_UNAVAILABLE"
+    assert error_code(run) == "MODEL_UNAVAILABLE"
     assert len(server.requests) == len(steps) == 4
     starts = [millis(step.started_at) for step in steps if step.started_at is not None]
     pauses = [later - earlier for earlier, later in zip(starts, starts[1:], strict=False)]
@@ -149,7 +149,7 @@ async def test_a_refused_model_call_fails_the_run(
         run = await runtime.run_to_end()
         assert [step.state for step in await runtime.steps(run)] == [StepState.FAILED]
         await runtime.events(run)
-    assert code(run) == "MODEL_REFUSED"
+    assert error_code(run) == "MODEL_REFUSED"
     assert run.error is not None and run.error.iteration == 1
     assert len(server.requests) == 1
 
@@ -159,8 +159,8 @@ async def test_a_scripted_refusal_fails_the_run(workspace: AgentWorkspace, scrip
     workspace.agent(say("half", error={"code": scripted, "message": "no"}))
     async with workspace.open() as runtime:
         run = await runtime.run_to_end()
-        await check_void(runtime, run)
-    assert code(run) == "MODEL_REFUSED"
+        await check_abandoned(runtime, run)
+    assert error_code(run) == "MODEL_REFUSED"
     assert run.error is not None and run.error.details["code"] == scripted
 
 
@@ -168,7 +168,7 @@ async def test_a_script_that_expects_something_else_says_so(workspace: AgentWork
     workspace.agent(calling(call("todo_read")))
     async with workspace.open() as runtime:
         run = await runtime.run_to_end()
-    assert code(run) == "SCRIPT_ERROR"
+    assert error_code(run) == "SCRIPT_ERROR"
     assert "it calls `todo_read`" in str(run.error)
 
 
@@ -181,7 +181,7 @@ async def test_a_model_call_is_retried_by_another_process(any_workspace: AgentWo
     any_workspace.script(say("whole"))
     async with any_workspace.open() as runtime:
         assert (await runtime.wait_until_ended(run)).output == "whole"
-        await check_void(runtime, run)
+        await check_abandoned(runtime, run)
 
 
 async def test_a_message_during_the_backoff_is_part_of_the_retry(workspace: AgentWorkspace) -> None:
@@ -200,7 +200,7 @@ async def test_a_run_that_waits_for_a_retry_can_be_cancelled(workspace: AgentWor
         run = await runtime.start()
         await runtime.wait_for_event(run, lambda event: "come back later" in str(event))
         await runtime.runs.cancel(SPACE, run.id)
-        await check_void(runtime, run)
+        await check_abandoned(runtime, run)
         assert (await runtime.get(run)).status is RunStatus.CANCELLED
 
 
@@ -299,8 +299,8 @@ async def test_the_log_is_valid_wherever_a_stream_breaks_off(any_workspace: Agen
     ) as runtime:
         runs = await asyncio.gather(*(runtime.run_to_end(agent=f"b{number}") for number in range(MOMENTS)))
         for run in runs:
-            assert code(run) == "MODEL_UNAVAILABLE"
-            await check_void(runtime, run)
+            assert error_code(run) == "MODEL_UNAVAILABLE"
+            await check_abandoned(runtime, run)
 
 
 async def test_any_model_output_can_be_stored(any_workspace: AgentWorkspace) -> None:

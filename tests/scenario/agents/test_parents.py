@@ -19,7 +19,7 @@ SEED = 20_260_131
 TOOLS = ["agent_spawn", "ask_user", "sleep"]
 
 
-def family(workspace: AgentWorkspace, *, kids: int) -> None:
+def write_family(workspace: AgentWorkspace, *, kids: int) -> None:
     """Write a parent that waits for several children at once, which take different times."""
     spawning = [call("agent_spawn", agent=f"kid{number % kids}", input=f"{number}") for number in range(CHILDREN)]
     workspace.agent(calling(*spawning), say("done"), tools=TOOLS)
@@ -27,7 +27,7 @@ def family(workspace: AgentWorkspace, *, kids: int) -> None:
         workspace.agent(say("I {$last_user}", chunks=3, delay_ms=number), name=f"kid{number}")
 
 
-async def race(runtime: AgentRuntime, ends: int) -> None:
+async def race_child_ends(runtime: AgentRuntime, ends: int) -> None:
     """End so many children while their parents are being suspended."""
     runs = await asyncio.gather(*(runtime.start() for _ in range(ends // CHILDREN)))
     ended_runs = await asyncio.gather(*(runtime.wait_until_ended(run) for run in runs))
@@ -39,17 +39,17 @@ async def race(runtime: AgentRuntime, ends: int) -> None:
 
 
 async def test_a_thousand_children_end_while_their_parents_are_being_suspended(workspace: AgentWorkspace) -> None:
-    family(workspace, kids=3)
+    write_family(workspace, kids=3)
     async with workspace.open(workers=16) as runtime:
-        await race(runtime, ENDS)
+        await race_child_ends(runtime, ENDS)
 
 
 async def test_children_end_in_one_process_while_their_parents_are_suspended_in_another(
     postgres_workspace: AgentWorkspace,
 ) -> None:
-    family(postgres_workspace, kids=3)
+    write_family(postgres_workspace, kids=3)
     async with postgres_workspace.open(workers=8) as runtime, postgres_workspace.open(workers=8):
-        await race(runtime, ENDS_ON_POSTGRES)
+        await race_child_ends(runtime, ENDS_ON_POSTGRES)
 
 
 @pytest.mark.parametrize("last", ["ask_user", "sleep", "agent_spawn"])

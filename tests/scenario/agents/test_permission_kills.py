@@ -12,7 +12,7 @@ from holdfast.domain.run import RunStatus
 from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 from tests.scenario.agents.approval_process import BAD, GOOD
 from tests.scenario.agents.fake_tools import fixed_tool
-from tests.scenario.agents.killed_process import KILLS, RUN, Place, kill_and_resume
+from tests.scenario.agents.killed_process import KILLS, RUN, KilledWorkspace, kill_and_resume
 from tests.support.fork_server import ForkServer
 
 
@@ -22,19 +22,19 @@ async def approvers() -> AsyncIterator[ForkServer]:
         yield server
 
 
-def a_place(tmp_path: Path, shared_memory: Path, name: str) -> Place:
+def new_killed_workspace(tmp_path: Path, shared_memory: Path, name: str) -> KilledWorkspace:
     """Create a workspace with an agent that makes two calls which require approval."""
     workspace = AgentWorkspace(tmp_path / name, shared_memory / f"{name}.db")
     workspace.agent(calling(call("bash", command=GOOD), call("bash", command=BAD)), say("done"), tools=["bash"])
     ran = workspace.folder / "ran"
     ran.touch()
-    return Place(workspace, ran)
+    return KilledWorkspace(workspace, ran)
 
 
-async def check(place: Place) -> None:
+async def check(killed_workspace: KilledWorkspace) -> None:
     """Check that no call ran twice, and no denied call ran."""
-    ran = place.done.read_text().splitlines()
-    async with place.workspace.open(fixed_tool("bash", "no"), workers=0) as runtime:
+    ran = killed_workspace.effects.read_text().splitlines()
+    async with killed_workspace.workspace.open(fixed_tool("bash", "no"), workers=0) as runtime:
         run = await runtime.store.runs.get(SPACE, RUN)
         events = [
             one for one in await runtime.custom_events(run, PermissionDecided) if one.decision is PermissionAction.ASK
@@ -50,4 +50,4 @@ async def check(place: Place) -> None:
 async def test_an_approved_call_runs_once_wherever_its_worker_is_killed(
     approvers: ForkServer, tmp_path: Path, shared_memory: Path, deaths: int | None
 ) -> None:
-    await kill_and_resume(approvers, partial(a_place, tmp_path, shared_memory), check, kills=deaths)
+    await kill_and_resume(approvers, partial(new_killed_workspace, tmp_path, shared_memory), check, kills=deaths)

@@ -219,9 +219,7 @@ async def test_only_an_offered_rule_can_be_granted(workspace: AgentWorkspace) ->
         (interrupt,) = await runtime.wait_for_interrupts(run)
         with pytest.raises(Invalid, match="does not match its schema"):
             await respond(runtime, run, interrupt, decision="always", rules=["bash"])
-        with pytest.raises(
-            Invalid, match="does not match its schema"
-        ):  # what it is changed to, no rule was offered for
+        with pytest.raises(Invalid, match="does not match its schema"):  # no rule was offered for the edited arguments
             await respond(runtime, run, interrupt, decision="always", arguments={"command": "npm run build"})
         await respond(runtime, run, interrupt, decision="always", rules=["bash(npm run *)"])
         await runtime.wait_until_ended(run)

@@ -63,7 +63,7 @@ async def test_cancelling_stops_three_levels_of_runs_at_once(any_workspace: Agen
             await gate.started.acquire()
         await runtime.runs.cancel(SPACE, run.id)
         any_workspace.script(say("free again"))
-        others = await asyncio.gather(*(runtime.run_to_end() for _ in range(LEVELS)))  # by the only workers there are
+        others = await asyncio.gather(*(runtime.run_to_end() for _ in range(LEVELS)))  # by the only workers
         assert [other.output for other in others] == ["free again"] * LEVELS
         assert len(await tree(runtime, run)) == LEVELS
         await check_ended(runtime, run)

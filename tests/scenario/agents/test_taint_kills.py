@@ -10,7 +10,7 @@ from holdfast.domain.events.custom import RunTainted
 from holdfast.domain.run import RunStatus
 from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 from tests.scenario.agents.injection_process import tools
-from tests.scenario.agents.killed_process import KILLS, RUN, Place, kill_and_resume
+from tests.scenario.agents.killed_process import KILLS, RUN, KilledWorkspace, kill_and_resume
 from tests.support.fork_server import ForkServer
 
 
@@ -20,7 +20,7 @@ async def victims() -> AsyncIterator[ForkServer]:
         yield server
 
 
-def a_place(tmp_path: Path, shared_memory: Path, name: str) -> Place:
+def new_killed_workspace(tmp_path: Path, shared_memory: Path, name: str) -> KilledWorkspace:
     """Create a workspace with an agent that has more tools than are shown, and activates those it needs."""
     workspace = AgentWorkspace(tmp_path / name, shared_memory / f"{name}.db")
     workspace.agent(
@@ -31,12 +31,12 @@ def a_place(tmp_path: Path, shared_memory: Path, name: str) -> Place:
         tools=["read_mail", "charge", "log_write"],
         tools_shown=2,
     )
-    return Place(workspace, workspace.folder / "charged")
+    return KilledWorkspace(workspace, workspace.folder / "charged")
 
 
-async def check(place: Place) -> None:
+async def check(killed_workspace: KilledWorkspace) -> None:
     """Check that one interrupt was opened, that nothing was charged, and which tools the model was shown."""
-    async with place.workspace.open(*tools(place.done), workers=0) as runtime:
+    async with killed_workspace.workspace.open(*tools(killed_workspace.effects), workers=0) as runtime:
         run = await runtime.store.runs.get(SPACE, RUN)
         events, interrupts = (
             await runtime.custom_events(run, RunTainted),
@@ -44,7 +44,7 @@ async def check(place: Place) -> None:
         )
         shown = [tool["name"] for tool in (await runtime.context(run)).tools]
     assert (run.status, [one.source for one in events], len(interrupts)) == (RunStatus.COMPLETED, ["tool:read_mail"], 1)
-    assert not place.done.exists()
+    assert not killed_workspace.effects.exists()
     assert sorted(shown) == ["charge", "read_mail", "tool_activate", "tool_search"]
 
 
@@ -52,4 +52,4 @@ async def check(place: Place) -> None:
 async def test_taint_and_activation_survive_a_killed_worker(
     victims: ForkServer, tmp_path: Path, shared_memory: Path, deaths: int | None
 ) -> None:
-    await kill_and_resume(victims, partial(a_place, tmp_path, shared_memory), check, kills=deaths)
+    await kill_and_resume(victims, partial(new_killed_workspace, tmp_path, shared_memory), check, kills=deaths)

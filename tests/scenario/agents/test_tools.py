@@ -25,7 +25,7 @@ async def test_read_only_calls_run_in_parallel_and_settle_in_order(any_workspace
     together = asyncio.Barrier(3)
 
     async def read(arguments: dict[str, Json]) -> ToolResult:
-        await together.wait()  # nobody comes past it alone
+        await together.wait()  # no call passes it alone
         await asyncio.sleep(0.02 if arguments["n"] == 1 else 0)  # the first is done last
         return ToolResult(content=f"read {arguments['n']}")
 

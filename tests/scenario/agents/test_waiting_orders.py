@@ -30,10 +30,10 @@ INTERRUPTED: Final = ["not answered", "woke_early", "it goes on in the backgroun
 
 orders = st.tuples(
     st.permutations(["first", "second", "child", "time"]), st.lists(st.booleans(), min_size=4, max_size=4)
-).map(lambda draw: grouped(*draw))
+).map(lambda draw: group_names(*draw))
 
 
-def grouped(names: Sequence[str], joined: Sequence[bool]) -> list[list[str]]:
+def group_names(names: Sequence[str], joined: Sequence[bool]) -> list[list[str]]:
     """Return names in groups: a joined name is in the group of the name before it."""
     groups: list[list[str]] = []
     for name, joins in zip(names, joined, strict=True):

@@ -130,4 +130,4 @@ async def test_beyond_the_tool_limit_only_core_tools_are_shown_until_others_are_
         )
     core = ["ask_user", "tool_activate", "tool_search"]
     assert (run.status, shown) == (RunStatus.COMPLETED, [core, core, sorted([*core, "sleep"])])
-    assert after == core  # what one run has activated, another has not
+    assert after == core  # an activation applies to one run only

@@ -139,7 +139,7 @@ async def test_a_message_after_the_final_answer_is_answered_before_the_run_ends(
     fake_model = FakeModel()
     async with executing(store, fake_model) as lease:
         fake_model.say(TextDelta("that is all"))
-        while not fake_model.lines.empty():  # noqa: ASYNC110 - the run goes on meanwhile
+        while not fake_model.lines.empty():  # noqa: ASYNC110 - the run continues meanwhile
             await asyncio.sleep(0.001)
         data = {"role": "user", "content": "wait"}
         await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data=data)
@@ -166,7 +166,7 @@ async def test_nothing_is_written_to_a_run_that_has_ended(store: Store) -> None:
     with pytest.raises(ExceptionGroup, match="unhandled errors") as raised:
         async with executing(store, fake_model) as lease:
             fake_model.say(TextDelta("one moment"))
-            while len(await stream(store, lease.run_id)) < 3:  # noqa: ASYNC110 - the run goes on meanwhile
+            while len(await stream(store, lease.run_id)) < 3:  # noqa: ASYNC110 - the run continues meanwhile
                 await asyncio.sleep(0.001)
             await store.runs.end(SPACE, lease.run_id)
             fake_model.say(TextDelta("here it is"), FINISHED)

@@ -24,7 +24,7 @@ REQUEST = ModelRequest(run_id=RUN, system="", messages=[user("go")])
 
 
 class Call:
-    """A call on its way."""
+    """A model call in progress."""
 
     def __init__(self, journal: FakeJournal, log: RunWriter, task: asyncio.Task[ModelFinished]) -> None:
         self.journal = journal
@@ -40,7 +40,7 @@ class Call:
 
     async def commits(self, number: int) -> None:
         """Wait until there are so many commits."""
-        while len(self.journal.commits) < number:  # noqa: ASYNC110 - the call goes on meanwhile
+        while len(self.journal.commits) < number:  # noqa: ASYNC110 - the call continues meanwhile
             await asyncio.sleep(0)
 
 
@@ -89,7 +89,7 @@ async def test_deltas_during_a_commit_go_into_the_next_one() -> None:
         fake_model.say(TextDelta("a"))
         await call.journal.started.acquire()
         fake_model.say(*(TextDelta(text) for text in "bcd"))
-        while not fake_model.lines.empty():  # noqa: ASYNC110 - the call goes on meanwhile
+        while not fake_model.lines.empty():  # noqa: ASYNC110 - the call continues meanwhile
             await asyncio.sleep(0)
         call.journal.gate.set()
         await call.commits(2)
@@ -132,7 +132,7 @@ async def test_a_commit_in_flight_is_awaited_when_the_call_fails() -> None:
         fake_model.say(TextDelta("a"))
         await call.journal.started.acquire()
         fake_model.say(ModelUnavailable("gone"))
-        while not fake_model.closed:  # noqa: ASYNC110 - the call goes on meanwhile
+        while not fake_model.closed:  # noqa: ASYNC110 - the call continues meanwhile
             await asyncio.sleep(0)
         assert not call.task.done()
         call.journal.gate.set()

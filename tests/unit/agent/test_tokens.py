@@ -63,7 +63,7 @@ def test_only_the_empty_text_has_no_tokens() -> None:
 def test_any_text_can_be_counted_and_a_longer_text_never_has_fewer_tokens(one: str, other: str) -> None:
     tokens = EstimatedTokens()
     assert tokens.count(one) >= 0
-    # A word that goes on begins only once, so two texts apart may have a little more than both together.
+    # A word split between two texts counts twice, so the texts may have slightly more tokens apart than joined.
     assert tokens.count(one + other) <= tokens.count(one) + tokens.count(other) + 1
     assert tokens.count(f"{one}\n{other}") >= tokens.count(one)
 

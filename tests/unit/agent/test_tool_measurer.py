@@ -7,7 +7,7 @@ from holdfast.tools.tool import ToolContext, ToolResult
 
 
 class Counted:
-    """`Tokens` that keeps what it was asked about."""
+    """`Tokens` that records the counted texts."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

@@ -9,7 +9,7 @@ from holdfast.concurrency import cancel_and_wait
 
 
 async def _sleep_on(*, ignored_cancels: int) -> None:
-    """Sleep for ever; the first `deaf` cancellations are lost."""
+    """Sleep for ever; the first `ignored_cancels` cancellations are lost."""
     for _ in range(ignored_cancels):
         try:
             await asyncio.Event().wait()

@@ -21,7 +21,7 @@ from tests.unit.engine.workers import HANG_TIMEOUT_SECONDS, NEVER_SECONDS, Lossy
 
 async def numbered(store: Store, count: int) -> list[Notification]:
     """Wait for so many notifications."""
-    while len(notifications := await store.notifications.after(SPACE)) < count:  # noqa: ASYNC110 - the loop goes on meanwhile
+    while len(notifications := await store.notifications.after(SPACE)) < count:  # noqa: ASYNC110 - the loop continues meanwhile
         await asyncio.sleep(0.002)
     return notifications
 

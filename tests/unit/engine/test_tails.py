@@ -26,7 +26,7 @@ def append(first: int, last: int, *, length: int = 1, run: RunId = RUN) -> LogAp
 
 @st.composite
 def append_lists(draw: st.DrawFn) -> list[LogAppend]:
-    """Return what a log grew by, in the order in which it did."""
+    """Draw the appends of a log in their order."""
     sizes = draw(st.lists(st.integers(0, 5), max_size=12))
     ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
     return [append(end - size + 1, end) for size, end in zip(sizes, ends, strict=True)]

@@ -73,7 +73,7 @@ async def test_a_wake_puts_its_timer_into_the_inbox_and_wakes_the_run(
 
 
 async def test_a_timer_fires_when_it_is_due_and_not_before(tmp_path: Path) -> None:
-    """Nobody has to be patient for that: the loop hears that it was set, and sleeps until then."""
+    """The fallback interval is not needed: a hint tells the loop that a timer was set, and it sleeps until then."""
     bus, clock = LocalBus(), SystemClock()
     async with open_store(tmp_path / "holdfast.db", bus=bus) as store:
         await store.spaces.create(SPACE, name="Acme")

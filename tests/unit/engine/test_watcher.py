@@ -55,7 +55,7 @@ async def running_watcher(store: Store, bus: Bus, *, fallback_seconds: float = 0
 
 @asynccontextmanager
 async def expect_hint(watcher: Watcher, matches: Callable[[WakeHint], bool]) -> AsyncIterator[None]:
-    """Leave the block once the watcher has told of `what`."""
+    """Leave the block once the watcher has received a matching hint."""
     received = asyncio.Event()
     with watcher.listen(lambda wake: received.set() if matches(wake) else None):
         yield
@@ -130,7 +130,7 @@ async def test_a_run_queued_before_the_watcher_started_is_announced(store: Store
 
 
 async def test_a_delayed_run_is_announced_when_it_is_due(store: Store, bus: LocalBus) -> None:
-    """Only where its hint was lost does that need patience."""
+    """The fallback interval is needed only if the hint was lost."""
     async with running_watcher(store, bus, fallback_seconds=0.02 if isinstance(bus, LossyBus) else 3600) as watcher:
         delayed = await new_delayed_run(store, 0.15)
         async with expect_hint(watcher, lambda wake: wake.queue and not wake.runs):
@@ -140,7 +140,7 @@ async def test_a_delayed_run_is_announced_when_it_is_due(store: Store, bus: Loca
 
 
 async def test_a_delayed_run_is_announced_in_time_among_other_hints(store: Store) -> None:
-    """Such hints may be too many to look at the queue for each."""
+    """There may be too many hints to read the queue for each."""
     bus = LocalBus()
     async with running_watcher(store, bus, fallback_seconds=3600) as watcher:
         for _ in range(10):
@@ -187,7 +187,7 @@ async def test_a_lost_hint_is_recovered_while_other_hints_arrive(store: Store) -
         with watcher.watch(SPACE, run.id) as watch:
             assert await watch.wait_past(0) is not None
             waiting = tasks.create_task(watch.wait_past(1))
-            await store.runs.end(SPACE, run.id)  # the store's own bus is not the one that is heard here
+            await store.runs.end(SPACE, run.id)  # the store publishes on another bus
             head = await waiting
             assert head is not None and head.status.terminal
         for task in noise_tasks:
@@ -195,18 +195,18 @@ async def test_a_lost_hint_is_recovered_while_other_hints_arrive(store: Store) -
 
 
 class SlowLog:
-    """How far runs are, as it was when somebody asked, and told when the test says so."""
+    """An event log whose reads return when the test says so, with the state at the time of the call."""
 
     def __init__(self, events: EventLog) -> None:
         self._events = events
         self.read_started = asyncio.Event()
-        self.tell = asyncio.Event()
+        self.release = asyncio.Event()
 
     async def heads(self, runs: Sequence[tuple[SpaceId, RunId]]) -> list[LogHead]:
-        """Return what was read a while ago."""
+        """Return the rows read at the time of the call."""
         heads = await self._events.heads(runs)
         self.read_started.set()
-        await self.tell.wait()
+        await self.release.wait()
         return heads
 
     async def after(
@@ -222,19 +222,19 @@ async def test_a_hint_during_a_read_is_handled_by_the_next_read(store: Store, ev
     bus, events = LocalBus(), SlowLog(store.events)
     hint = WakeHint(everything=True) if everything else WakeHint(runs=frozenset({(SPACE, run.id)}))
     watcher = Watcher(bus=bus, events=events, leases=store.leases, clock=SystemClock(), fallback_seconds=3600)
-    events.tell.set()
+    events.release.set()
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         watcher_task = tasks.create_task(watcher.run())
         with watcher.watch(SPACE, run.id) as watch:
             assert await watch.wait_past(0) is not None
             waiting = tasks.create_task(watch.wait_past(1))
             events.read_started.clear()
-            events.tell.clear()
+            events.release.clear()
             bus.publish(hint)
             await events.read_started.wait()
             await store.runs.end(SPACE, run.id)
             bus.publish(hint)
-            events.tell.set()
+            events.release.set()
             head = await waiting
             assert head is not None and head.status.terminal
         watcher_task.cancel()
@@ -251,7 +251,7 @@ async def test_a_watch_may_end_while_others_are_read(store: Store, monkeypatch: 
             with watcher.watch(SPACE, second.id):
                 watcher_task = tasks.create_task(watcher.run())
                 await events.read_started.wait()
-            events.tell.set()
+            events.release.set()
             await store.runs.end(SPACE, first.id)
             bus.publish(WakeHint(everything=True))
             head = await watch.wait_past(1)
@@ -260,7 +260,7 @@ async def test_a_watch_may_end_while_others_are_read(store: Store, monkeypatch: 
 
 
 async def test_appended_events_need_no_read_whether_the_run_is_watched_or_not(store: Store, bus: LocalBus) -> None:
-    """Where the hint was lost, it must be read."""
+    """Events whose hint was lost must be read from the log."""
     expected = [] if isinstance(bus, LossyBus) else [1]
     async with running_watcher(store, bus, fallback_seconds=3600) as watcher:
         run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")

@@ -53,16 +53,14 @@ async def test_a_run_whose_lease_was_lost_is_cancelled_and_writes_nothing(
     async with running_worker(store, bus, actor, lease=MINUTE, heartbeat=SHORT_HEARTBEAT):
         lost_lease = await actor.started.get()
         clock.tick(2 * MINUTE)
-        while await store.leases.expire() != [run.id]:  # unless a beat came first
+        while await store.leases.expire() != [run.id]:  # unless a heartbeat came first
             clock.tick(2 * MINUTE)
         clock.tick(2 * MINUTE)
         (new_lease,) = await store.leases.claim(SECOND, lease=HOUR)
         before = await stream(store, run.id)
         assert await actor.cancelled.get() == lost_lease
     assert await stream(store, run.id) == before
-    (renewed,) = await store.leases.renew(
-        SECOND, [new_lease], lease=HOUR
-    )  # letting go of the lost one did not touch it
+    (renewed,) = await store.leases.renew(SECOND, [new_lease], lease=HOUR)  # releasing the lost lease did not change it
     assert renewed.number == new_lease.number
     with pytest.raises(LeaseLost):
         await store.journal.commit(Commit(lease=lost_lease, events=text_events("late")))
@@ -112,7 +110,7 @@ async def test_an_executor_that_returns_when_cancelled_is_released_too(store: St
 async def test_an_end_whose_hint_was_lost_is_noticed_at_the_next_heartbeat(store: Store) -> None:
     actor = Actor(ignore_stop)
     run = await queued(store, "hi")
-    async with running_worker(store, LocalBus(), actor, heartbeat=SHORT_HEARTBEAT):  # not the bus that the store tells
+    async with running_worker(store, LocalBus(), actor, heartbeat=SHORT_HEARTBEAT):  # not the bus of the store
         await actor.started.get()
         await store.runs.end(SPACE, run.id)
         assert (await actor.cancelled.get()).run_id == run.id
@@ -124,7 +122,7 @@ async def test_the_end_of_another_workers_run_causes_no_heartbeat(store: Store, 
     async with running_worker(store, bus, actor, leases=leases):
         await actor.started.get()
         bus.publish(WakeHint(ended=frozenset({(SPACE, RunId("another"))})))
-        await wait_for_status(store, await queued(store, "ho"), RunStatus.RUNNING)  # the hint before this one was heard
+        await wait_for_status(store, await queued(store, "ho"), RunStatus.RUNNING)  # the earlier hint was received
         assert "renew" not in leases.calls
 
 
@@ -141,7 +139,7 @@ async def test_leases_are_renewed_when_hints_may_have_been_lost(store: Store) ->
 async def test_a_run_is_cancelled_when_its_lease_could_not_be_renewed_in_time(
     store: Store, bus: LocalBus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Somebody else may have the run by then: that the store does not answer us says nothing about others."""
+    """Another worker may own the run by then: a store that is unavailable to us may be available to others."""
     leases, actor = ObservedLeases(store.leases), Actor(ignore_stop)
     run = await queued(store, "hi")
     async with running_worker(store, bus, actor, leases=leases, lease=MOMENT, heartbeat=MOMENT / 4):
@@ -149,7 +147,7 @@ async def test_a_run_is_cancelled_when_its_lease_could_not_be_renewed_in_time(
         leases.unavailable = {"renew"}
         assert (await actor.cancelled.get()).run_id == run.id
         leases.unavailable = set()
-        await actor.started.get()  # it was given back, and is taken up again
+        await actor.started.get()  # it was released, and is claimed again
     assert f"run {run.id} is cancelled" in caplog.text
 
 
@@ -209,7 +207,7 @@ async def test_a_reclaimed_run_starts_when_its_previous_execution_has_ended(stor
 
 async def test_the_run_of_a_dead_worker_is_requeued(store: Store, bus: LocalBus, clock: HeldClock) -> None:
     run = await queued(store, "hi")
-    await claim(store, SECOND)  # who dies now
+    await claim(store, SECOND)  # that worker dies now
     leases = ObservedLeases(store.leases)
     async with running_worker(
         store,

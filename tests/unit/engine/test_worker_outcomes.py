@@ -45,7 +45,7 @@ async def test_a_run_whose_lease_a_commit_ended_is_not_released_again(
         await commit(store, lease, move=move)
 
     leases, run = ObservedLeases(store.leases), await queued(store, "hi")
-    leases.unavailable = {"renew"}  # a beat that falls into the last commit may cut the work off, and then lets go
+    leases.unavailable = {"renew"}  # a heartbeat during the last commit could cancel the run and release it
     async with running_worker(store, bus, Actor(play), leases=leases, heartbeat=SHORT_HEARTBEAT):
         await wait_for_status(store, run, left)
         await leases.wait_for_calls("expire", times=2)
@@ -178,13 +178,11 @@ async def test_an_error_does_not_fail_a_run_that_another_worker_owns(store: Stor
         raise RuntimeError("too late")
 
     actor, run = Actor(play), await queued(store, "hi")
-    async with running_worker(
-        store, bus, actor, concurrency=1
-    ) as worker:  # it has no room to claim the run again itself
+    async with running_worker(store, bus, actor, concurrency=1) as worker:  # it has no free slot to claim the run again
         await store.leases.release(await actor.started.get())
         (new_lease,) = await store.leases.claim(SECOND, lease=HOUR)
         gate.set()
-        while worker.active_count:  # noqa: ASYNC110 - until it has let go
+        while worker.active_count:  # noqa: ASYNC110 - until the run is released
             await asyncio.sleep(0.002)
         assert await store.leases.renew(SECOND, [new_lease], lease=HOUR)
         assert await status(store, run.id) is RunStatus.RUNNING
@@ -208,7 +206,7 @@ async def test_a_run_whose_lease_was_lost_is_released_without_an_error(
 async def test_a_run_that_cancels_itself_is_requeued(
     store: Store, bus: LocalBus, clock: HeldClock, error: BaseException
 ) -> None:
-    """What is cancelled from inside comes back after a while, and not again and again at once."""
+    """A run that cancels its own task is requeued with a delay, not in a tight loop."""
 
     async def once(lease: Lease, stop: asyncio.Event) -> None:
         if actor.started.qsize() == 1:

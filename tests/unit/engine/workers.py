@@ -29,7 +29,7 @@ TIMERS: Final = OwnerId("timers")
 HOUR: Final = timedelta(hours=1)
 SHORT_HEARTBEAT: Final = timedelta(milliseconds=20)
 NEVER_SECONDS: Final = 3600.0
-"""Seconds that no test waits for: every event in it has another cause than time."""
+"""Seconds that no test waits for: nothing in such a test is caused by elapsed time."""
 HANG_TIMEOUT_SECONDS: Final = 30.0
 """Seconds after which a test counts as hanging."""
 
@@ -228,6 +228,6 @@ async def running_timers(
 
 async def wait_for_status(store: Store, run: Run, status: RunStatus) -> Run:
     """Wait until a run has a status."""
-    while (current := await get(store, run.id)).status is not status:  # noqa: ASYNC110 - the worker goes on meanwhile
+    while (current := await get(store, run.id)).status is not status:  # noqa: ASYNC110 - the worker continues meanwhile
         await asyncio.sleep(0.002)
     return current

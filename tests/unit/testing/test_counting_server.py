@@ -40,13 +40,13 @@ async def test_a_call_that_is_held_ends_when_it_is_released(server: CountingServ
     await server.hold("fuel")
     async with calling(server.path, tool="charge", key="k1", name="fuel") as finish, asyncio.TaskGroup() as tasks:
         ending = tasks.create_task(_wait(finish()))
-        await server.reached("fuel")
+        await server.wait_until_held("fuel")
         assert not ending.done()
         await server.release("fuel")
 
 
 async def test_waiting_for_a_name_that_is_not_held_returns_at_once(server: CountingServer) -> None:
-    await server.reached("fuel")
+    await server.wait_until_held("fuel")
     await server.release("fuel")
 
 
