@@ -87,7 +87,7 @@ class Hunt:
 
     async def kill_during_open(self, fatal: int) -> None:
         """Kill a victim at a commit point of opening the store and cleaning up."""
-        await self._send(msgspec.structs.replace(self._task((), fatal=fatal), from_birth=True))
+        await self._send(msgspec.structs.replace(self._task((), fatal=fatal), count_opening=True))
 
     async def kill_after(self, seconds: float, *plays: str) -> None:
         """Kill a victim after some time."""

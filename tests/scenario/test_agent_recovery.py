@@ -75,7 +75,7 @@ def kill_once_at(*moments: str) -> NextKill:
 
 
 def in_turn(next_kill: Any) -> NextKill:
-    """Return the fates in order, and spare the later workers."""
+    """Return the kill plans in order, and no kill for later workers."""
     following = chain(next_kill, repeat(NO_KILL))
     return lambda: next(following)
 
