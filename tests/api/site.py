@@ -1,4 +1,4 @@
-"""A server in the hands of a test: real HTTP, over a workspace whose model follows a script."""
+"""A server that a test controls: real HTTP over a workspace whose model follows a script."""
 
 import asyncio
 import socket
@@ -25,26 +25,26 @@ from holdfast.ports.runtime import Clock
 from holdfast.store.store import Store
 from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace
 
-LIMIT: Final = 30.0
-"""Seconds after which something hangs."""
+TIMEOUT_SECONDS: Final = 30.0
+"""Seconds after which a test counts as hanging."""
 
 
 class Site:
-    """A server that is up, and a client of it."""
+    """A running server and an HTTP client for it."""
 
     def __init__(
-        self, *, url: str, client: httpx2.AsyncClient, workshop: AgentWorkspace, floor: AgentRuntime, feeds: LiveStreams
+        self, *, url: str, client: httpx2.AsyncClient, workshop: Workshop, floor: Floor, streams: LiveStreams
     ) -> None:
         self.url = url
         self.host = url.removeprefix("http://")
         self.client = client
         self.workshop = workshop
         self.floor = floor
-        self.feeds = feeds
+        self.streams = streams
 
     @property
     def store(self) -> Store:
-        """What is kept."""
+        """The store of the server."""
         return self.floor.store
 
     async def log(self, run: RunId) -> list[tuple[int, bytes]]:
@@ -54,32 +54,32 @@ class Site:
             events += page
         return [(event.seq, event.data) for event in events]
 
-    async def ask(self, method: str, path: str, **options: Any) -> httpx2.Response:
+    async def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
         """Send a request."""
         return await self.client.request(method, path, **options)
 
     async def get(self, path: str, *, expect: int = 200, **query: Json) -> Json:
-        """Read something, and check how it is answered."""
-        return _checked(await self.ask("GET", path, params=query or None), expect)
+        """Send a GET request, check the status and return the body."""
+        return _check_status(await self.request("GET", path, params=query or None), expect)
 
     async def post(self, path: str, body: Json = None, *, expect: int = 201, **options: Any) -> Json:
-        """Send something, and check how it is answered."""
+        """Send a POST request, check the status and return the body."""
         content = {} if body is None else {"json": body}
-        return _checked(await self.ask("POST", path, **content, **options), expect)
+        return _check_status(await self.request("POST", path, **content, **options), expect)
 
     async def patch(self, path: str, body: Json, *, expect: int = 200) -> Json:
-        """Change something, and check how it is answered."""
-        return _checked(await self.ask("PATCH", path, json=body), expect)
+        """Send a PATCH request, check the status and return the body."""
+        return _check_status(await self.request("PATCH", path, json=body), expect)
 
     async def delete(self, path: str, *, expect: int = 204) -> Json:
-        """Remove something, and check how it is answered."""
-        return _checked(await self.ask("DELETE", path), expect)
+        """Send a DELETE request, check the status and return the body."""
+        return _check_status(await self.request("DELETE", path), expect)
 
     async def pages(self, path: str, *, limit: int) -> AsyncIterator[list[Json]]:
-        """Go through a list, page by page."""
+        """Yield the items of each page of a list."""
         query: dict[str, Json] = {"limit": limit}
         while True:
-            page = _checked(await self.ask("GET", path, params=query), 200)
+            page = _check_status(await self.request("GET", path, params=query), 200)
             assert set(page) == {"items", "next_cursor"}
             yield page["items"]
             if page["next_cursor"] is None:
@@ -87,69 +87,77 @@ class Site:
             query["cursor"] = page["next_cursor"]
 
     async def thread(self, **body: Json) -> str:
-        """Make a thread of the agent `bot` and return its id."""
-        made: str = (await self.post("/api/threads", {"agent_type": "bot", **body}))["id"]
-        return made
+        """Create a thread of the agent `bot` and return its id."""
+        thread: str = (await self.post("/api/threads", {"agent_type": "bot", **body}))["id"]
+        return thread
 
     async def play(self, thread: str, text: str = "go", **body: Json) -> Json:
-        """Start a run, wait for its end, and return it."""
+        """Start a run, wait until it ends or waits, and return it."""
         return await self.post(f"/api/threads/{thread}/runs?wait=30", {"input": text, **body})
 
 
 @asynccontextmanager
-async def served(
-    workshop: AgentWorkspace,
+async def serve(
+    workshop: Workshop,
     *,
     origins: tuple[str, ...] = (),
-    habits: StreamLimits | None = None,
-    last_words: int = 1,
+    limits: StreamLimits | None = None,
+    shutdown_grace_seconds: int = 1,
     **options: Any,
 ) -> AsyncIterator[Site]:
-    """Serve a workspace while the block runs, to everybody."""
-    async with workshop.open(**options) as floor, make_live_streams(floor.holdfast, habits) as feeds:
-        control = PrincipalUseCases(floor.holdfast, feeds, version="0").as_principal(LOCAL_PRINCIPAL)
+    """Serve a workspace without authentication while the block runs."""
+    async with workshop.open(**options) as floor, make_live_streams(floor.holdfast, limits) as streams:
+        control = PrincipalUseCases(floor.holdfast, streams, version="0").as_principal(LOCAL_PRINCIPAL)
         app = HostOriginMiddleware(create_app(control), origins=origins, meters=floor.holdfast.meters)
-        async with _visited(app, workshop, floor, feeds, last_words) as site:
+        async with _open_site(app, workshop, floor, streams, shutdown_grace_seconds) as site:
             yield site
 
 
 @asynccontextmanager
-async def guarded(
-    workshop: AgentWorkspace,
+async def serve_with_auth(
+    workshop: Workshop,
     *,
     clock: Clock | None = None,
-    rates: RequestRateLimiter | None = None,
-    most_queued: int | None = None,
-    **door: Any,
+    rate_limiter: RequestRateLimiter | None = None,
+    max_queued_runs: int | None = None,
+    **auth_options: Any,
 ) -> AsyncIterator[Site]:
-    """Serve a workspace behind a door while the block runs: to everybody until there is a key."""
-    async with workshop.open() as floor, make_live_streams(floor.holdfast) as feeds:
-        controls = PrincipalUseCases(floor.holdfast, feeds, version="0", clock=clock, max_queued_runs=most_queued)
-        async with AuthMiddleware(controls.as_principal, controls.authenticator, rate_limiter=rates, **door) as behind:
+    """Serve a workspace with authentication while the block runs; no key is needed until one exists."""
+    async with workshop.open() as floor, make_live_streams(floor.holdfast) as streams:
+        use_cases = PrincipalUseCases(
+            floor.holdfast, streams, version="0", clock=clock, max_queued_runs=max_queued_runs
+        )
+        async with AuthMiddleware(
+            use_cases.as_principal, use_cases.authenticator, rate_limiter=rate_limiter, **auth_options
+        ) as auth:
             app = HostOriginMiddleware(
-                create_app(controls.as_principal(LOCAL_PRINCIPAL), auth=behind), meters=floor.holdfast.meters
+                create_app(use_cases.as_principal(LOCAL_PRINCIPAL), auth=auth), meters=floor.holdfast.meters
             )
-            async with _visited(app, workshop, floor, feeds) as site:
+            async with _open_site(app, workshop, floor, streams) as site:
                 yield site
 
 
 @asynccontextmanager
-async def _visited(
-    app: HostOriginMiddleware, workshop: AgentWorkspace, floor: AgentRuntime, feeds: LiveStreams, last_words: int = 1
+async def _open_site(
+    app: HostOriginMiddleware,
+    workshop: Workshop,
+    floor: Floor,
+    streams: LiveStreams,
+    shutdown_grace_seconds: int = 1,
 ) -> AsyncIterator[Site]:
     async with (
-        answering(app, last_words=last_words) as url,
-        httpx2.AsyncClient(base_url=url, timeout=LIMIT, trust_env=False) as client,
+        serve_app(app, shutdown_grace_seconds=shutdown_grace_seconds) as url,
+        httpx2.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS, trust_env=False) as client,
     ):
         try:
-            yield Site(url=url, client=client, workshop=workshop, floor=floor, feeds=feeds)
+            yield Site(url=url, client=client, workshop=workshop, floor=floor, streams=streams)
         finally:
-            feeds.close()
+            streams.close()
 
 
 @asynccontextmanager
-async def answering(app: HostOriginMiddleware, *, last_words: int = 1) -> AsyncIterator[str]:
-    """Answer on a free port while the block runs, and yield the address."""
+async def serve_app(app: HostOriginMiddleware, *, shutdown_grace_seconds: int = 1) -> AsyncIterator[str]:
+    """Serve an app on a free port while the block runs, and yield its URL."""
     up = asyncio.Event()
 
     class Server(uvicorn.Server):
@@ -157,7 +165,7 @@ async def answering(app: HostOriginMiddleware, *, last_words: int = 1) -> AsyncI
             await super().startup(sockets)
             up.set()
 
-    server = Server(uvicorn_config(app, shutdown_grace_seconds=last_words))
+    server = Server(uvicorn_config(app, shutdown_grace_seconds=shutdown_grace_seconds))
     with open_listener("127.0.0.1", 0) as listener:
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(server._serve([listener]))
@@ -169,15 +177,15 @@ async def answering(app: HostOriginMiddleware, *, last_words: int = 1) -> AsyncI
                 await serving  # a test that failed must not leave a server half up for the next
 
 
-async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something holds that another task brings about."""
-    async with asyncio.timeout(LIMIT):
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until a condition holds that another task brings about."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
-            if await holds():
+            if await condition():
                 return
             await asyncio.sleep(0.01)
 
 
-def _checked(answer: httpx2.Response, expect: int) -> Json:
-    assert answer.status_code == expect, f"{answer.status_code} {answer.text}"
-    return answer.json() if answer.content else None
+def _check_status(response: httpx2.Response, expect: int) -> Json:
+    assert response.status_code == expect, f"{response.status_code} {response.text}"
+    return response.json() if response.content else None

@@ -64,10 +64,10 @@ def code_at(path: str, code: str) -> str:
     return {"NOT_FOUND": missing}.get(code, "VALIDATION_ERROR")
 
 
-def refused(answer: Any, status: int, code: str) -> Json:
+def refused(response: Any, status: int, code: str) -> Json:
     """Check that an answer is an error of ours, and return it."""
-    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), answer.text
-    body = answer.json()
+    assert (response.status_code, response.headers["content-type"]) == (status, "application/json"), response.text
+    body = response.json()
     assert set(body) == {"error"}
     assert set(body["error"]) == {"code", "message", "details"}
     assert body["error"]["code"] == code, body
@@ -82,26 +82,26 @@ class TestBodies:
 
     @pytest.mark.parametrize("body", [b"[]", b"7", b'"x"', b"null", b'{"no_such_field": 1}'])
     async def test_a_body_of_another_shape_is_refused(self, site: Site, method: str, path: str, body: bytes) -> None:
-        answer = await site.ask(method.upper(), filled(path), content=body, headers=JSON)
-        refused(answer, 400, code_at(path, "INVALID"))
+        response = await site.request(method.upper(), filled(path), content=body, headers=JSON)
+        refused(response, 400, code_at(path, "INVALID"))
 
     @pytest.mark.parametrize("body", [b"{", b"nope", b"'x'", b'{"a": "\xff"}', "{}".encode("utf-16")])
     async def test_what_is_no_json_is_refused(self, site: Site, method: str, path: str, body: bytes) -> None:
-        answer = await site.ask(method.upper(), filled(path), content=body, headers=JSON)
-        refused(answer, 400, code_at(path, "BAD_JSON"))
+        response = await site.request(method.upper(), filled(path), content=body, headers=JSON)
+        refused(response, 400, code_at(path, "BAD_JSON"))
 
     @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=x"])
     async def test_another_kind_of_body_is_refused(self, site: Site, method: str, path: str, kind: str) -> None:
-        answer = await site.ask(method.upper(), filled(path), content=b"{}", headers={"Content-Type": kind})
-        refused(answer, 415, "UNSUPPORTED_MEDIA_TYPE")
+        response = await site.request(method.upper(), filled(path), content=b"{}", headers={"Content-Type": kind})
+        refused(response, 415, "UNSUPPORTED_MEDIA_TYPE")
 
     async def test_a_body_without_a_kind_is_refused(self, site: Site, method: str, path: str) -> None:
-        refused(await site.ask(method.upper(), filled(path), content=b"{}"), 415, "UNSUPPORTED_MEDIA_TYPE")
+        refused(await site.request(method.upper(), filled(path), content=b"{}"), 415, "UNSUPPORTED_MEDIA_TYPE")
 
     async def test_a_deep_body_is_refused(self, site: Site, method: str, path: str) -> None:
         deep = b"[" * 200_000
-        answer = await site.ask(method.upper(), filled(path), content=deep, headers=JSON)
-        refused(answer, 400, "TOO_DEEP")
+        response = await site.request(method.upper(), filled(path), content=deep, headers=JSON)
+        refused(response, 400, "TOO_DEEP")
 
 
 @pytest.mark.parametrize(("method", "path", "operation"), operations())
@@ -109,8 +109,8 @@ class TestEveryRoute:
     """Every route there is."""
 
     async def test_an_unknown_parameter_is_refused(self, site: Site, method: str, path: str, operation: Json) -> None:
-        answer = await site.ask(method.upper(), f"{filled(path)}?no_such_parameter=1")
-        error = refused(answer, 400, code_at(path, "INVALID"))
+        response = await site.request(method.upper(), f"{filled(path)}?no_such_parameter=1")
+        error = refused(response, 400, code_at(path, "INVALID"))
         assert error["details"] == {"field": "no_such_parameter"}
 
     async def test_each_parameter_is_held_to_its_type(
@@ -121,8 +121,8 @@ class TestEveryRoute:
             if parameter["in"] != "query" or ("$ref" not in parameter["schema"] and kind not in ("integer", "number")):
                 continue
             for value in ("", "x", "-1", "null", "1e999", "%00"):
-                answer = await site.ask(method.upper(), f"{filled(path)}?{parameter['name']}={value}")
-                refused(answer, 400, code_at(path, "INVALID"))
+                response = await site.request(method.upper(), f"{filled(path)}?{parameter['name']}={value}")
+                refused(response, 400, code_at(path, "INVALID"))
 
     async def test_an_id_that_can_be_none_is_not_found(
         self, site: Site, method: str, path: str, operation: Json
@@ -131,33 +131,33 @@ class TestEveryRoute:
             for bad in ("%00", "a%20b", "%2e%2e", "x" * 129, "%ff", "%F0%9F%92%A9", "a%2Fb"):
                 if f"{{{name}}}" in path:
                     address = filled(path.replace(f"{{{name}}}", "@")).replace("@", bad)
-                    assert (await site.ask(method.upper(), address)).status_code in (404, 405), address
+                    assert (await site.request(method.upper(), address)).status_code in (404, 405), address
 
     async def test_what_is_not_there_is_not_found(self, site: Site, method: str, path: str, operation: Json) -> None:
         if method == "get" and any(f"{{{name}}}" in path for name in ("task_id", *IDS)):
-            refused(await site.ask("GET", filled(path)), 404, code_at(path, "NOT_FOUND"))
+            refused(await site.request("GET", filled(path)), 404, code_at(path, "NOT_FOUND"))
 
 
 @pytest.mark.parametrize("limit", ["0", "10001", "-1", "1.5", "9" * 30, "true"])
 async def test_a_page_is_not_empty_and_not_endless(site: Site, limit: str) -> None:
     for method, path, operation in operations("get"):
         if "limit" in [parameter["name"] for parameter in operation["parameters"]]:
-            answer = await site.ask(method.upper(), f"{filled(path)}?limit={limit}")
-            refused(answer, 400, code_at(path, "INVALID"))
+            response = await site.request(method.upper(), f"{filled(path)}?limit={limit}")
+            refused(response, 400, code_at(path, "INVALID"))
 
 
 async def test_a_page_has_at_most_200_items(site: Site) -> None:
     for method, path, operation in operations("get"):
         if path.startswith("/api") and "limit" in [parameter["name"] for parameter in operation["parameters"]]:
-            refused(await site.ask(method.upper(), f"{filled(path)}?limit=201"), 400, "INVALID")
+            refused(await site.request(method.upper(), f"{filled(path)}?limit=201"), 400, "INVALID")
 
 
 @pytest.mark.parametrize("cursor", ["", "%00", "a b", "x" * 300, "%F0%9F%92%A9", "'; --"])
 async def test_a_cursor_that_is_none_of_ours_is_refused(site: Site, cursor: str) -> None:
     for method, path, operation in operations("get"):
         if "cursor" in [parameter["name"] for parameter in operation["parameters"]]:
-            answer = await site.ask(method.upper(), f"{filled(path)}?cursor={cursor}")
-            refused(answer, 400, code_at(path, "INVALID"))
+            response = await site.request(method.upper(), f"{filled(path)}?cursor={cursor}")
+            refused(response, 400, code_at(path, "INVALID"))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_a_cursor_that_is_none_of_ours_is_refused(site: Site, cursor: str)
 )
 async def test_a_cursor_of_another_list_is_refused(site: Site, path: str) -> None:
     for cursor in ("run_x", "1.2.3", "-1", "9" * 30):
-        refused(await site.ask("GET", f"{path}?cursor={cursor}"), 400, "INVALID")
+        refused(await site.request("GET", f"{path}?cursor={cursor}"), 400, "INVALID")
 
 
 RUN: Final[list[tuple[Json, str]]] = [
@@ -200,7 +200,7 @@ async def test_a_run_that_can_never_be_is_refused_and_leaves_nothing(site: Site,
     thread = await site.thread()
     path = f"/api/threads/{thread}/runs"
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    error = refused(await site.ask("POST", path, content=content, headers=JSON), 400, "INVALID")
+    error = refused(await site.request("POST", path, content=content, headers=JSON), 400, "INVALID")
     assert error["details"]["field"] == field
     assert (await site.get(path))["items"] == []
     assert (await site.get(f"/api/threads/{thread}"))["next_sequence"] == 0
@@ -209,8 +209,8 @@ async def test_a_run_that_can_never_be_is_refused_and_leaves_nothing(site: Site,
 async def test_an_idempotency_key_is_printable_and_short(site: Site) -> None:
     path = f"/api/threads/{await site.thread()}/runs"
     for key in (b"x" * 256, b"\xe9", b""):
-        answer = await site.ask("POST", path, json={"input": "x"}, headers={"Idempotency-Key": key})
-        refused(answer, 400, "INVALID")
+        response = await site.request("POST", path, json={"input": "x"}, headers={"Idempotency-Key": key})
+        refused(response, 400, "INVALID")
     assert (await site.get(path))["items"] == []
 
 
@@ -222,13 +222,13 @@ async def test_a_body_is_too_large_whether_it_says_so_or_not(site: Site) -> None
             yield large[start : start + (1 << 16)]
 
     for content in (large, chunks()):
-        answer = await site.ask("POST", "/api/threads", content=content, headers=JSON)
-        error = refused(answer, 413, "BODY_TOO_LARGE")
+        response = await site.request("POST", "/api/threads", content=content, headers=JSON)
+        error = refused(response, 413, "BODY_TOO_LARGE")
         assert error["details"] == {"limit": MAX_BODY_BYTES}
 
 
-async def test_text_of_any_language_and_any_json_come_back_as_they_were_sent(anywhere_shared: Site) -> None:
-    site = anywhere_shared
+async def test_text_of_any_language_and_any_json_come_back_as_they_were_sent(shared_backend_site: Site) -> None:
+    site = shared_backend_site
     odd = {"日本語": ["\U0001f4a9", "a\u2028b", "", 0, -1, 1.5, 2**53, None, True, {"": {}}], "nul": "a\x00b"}
     thread = await site.thread(title="\u202eeltit \U0001f4a9", metadata=odd)
     found = await site.get(f"/api/threads/{thread}")
@@ -258,8 +258,8 @@ async def test_who_asks_for_what_is_not_there_is_told_what_is(site: Site, addres
 
 
 async def test_a_run_is_not_told_null(site: Site) -> None:
-    answer = await site.ask("POST", f"/api/threads/{await site.thread()}/runs", json={"input": None})
-    assert refused(answer, 400, "INVALID")["details"] == {"field": "input"}
+    response = await site.request("POST", f"/api/threads/{await site.thread()}/runs", json={"input": None})
+    assert refused(response, 400, "INVALID")["details"] == {"field": "input"}
 
 
 async def test_only_a_message_of_the_thread_is_revised(site: Site) -> None:
@@ -268,8 +268,8 @@ async def test_only_a_message_of_the_thread_is_revised(site: Site) -> None:
     first = await site.post(f"/api/threads/{thread}/runs?wait=30", {"messages": [{"content": "a", "id": "m-near"}]})
     for name in ("nope", "m-far"):
         body = {"messages": [{"content": "b", "revises": name}]}
-        answer = await site.ask("POST", f"/api/threads/{thread}/runs", json=body)
-        assert refused(answer, 404, "NOT_FOUND")["details"] == {"field": "messages.revises"}
+        response = await site.request("POST", f"/api/threads/{thread}/runs", json=body)
+        assert refused(response, 404, "NOT_FOUND")["details"] == {"field": "messages.revises"}
     revision = {"messages": [{"content": "b", "revises": "m-near"}], "base_run_id": None}
     assert (await site.post(f"/api/threads/{thread}/runs?wait=30", revision))["id"] != first["id"]
 
@@ -278,8 +278,8 @@ async def test_a_route_that_reads_no_body_takes_none(site: Site) -> None:
     thread = await site.thread()
     for method, path in (("POST", f"/api/threads/{thread}/archive"), ("DELETE", f"/api/threads/{thread}")):
         for body in (b'{"x":1}', b"[]", b"null", b"x"):
-            answer = await site.ask(method, path, content=body, headers=JSON)
-            assert refused(answer, 400, "INVALID")["details"] == {"field": "body"}
+            response = await site.request(method, path, content=body, headers=JSON)
+            assert refused(response, 400, "INVALID")["details"] == {"field": "body"}
     assert (await site.get(f"/api/threads/{thread}"))["status"] == "active"
     await site.post(f"/api/threads/{thread}/archive", {}, expect=200)
 
@@ -290,8 +290,8 @@ async def test_a_route_that_reads_no_body_takes_none(site: Site) -> None:
 async def test_an_artifact_has_a_media_type_that_is_one(site: Site, media_type: str) -> None:
     run = await site.play(await site.thread())
     body = {"type": "doc", "title": "x", "content": "y", "media_type": media_type}
-    answer = await site.ask("POST", f"/api/runs/{run['id']}/artifacts", json=body)
-    assert refused(answer, 400, "INVALID")["details"] == {"field": "media_type"}
+    response = await site.request("POST", f"/api/runs/{run['id']}/artifacts", json=body)
+    assert refused(response, 400, "INVALID")["details"] == {"field": "media_type"}
     await site.post(f"/api/runs/{run['id']}/artifacts", {**body, "media_type": 'text/plain; charset="utf-8"'})
 
 
@@ -299,44 +299,44 @@ async def test_a_key_that_is_none_is_called_by_its_header(site: Site) -> None:
     thread = await site.thread()
     path = f"/api/threads/{thread}/runs"
     for key in ("x" * 256, "", "\u00e9".encode("latin-1")):
-        answer = await site.ask("POST", path, json={"input": "x"}, headers=[("Idempotency-Key", key)])
-        error = refused(answer, 400, "INVALID")
+        response = await site.request("POST", path, json={"input": "x"}, headers=[("Idempotency-Key", key)])
+        error = refused(response, 400, "INVALID")
         assert error["details"]["field"] == "Idempotency-Key", error
-    twice = await site.ask("POST", path, json={"input": "x"}, headers=[("Idempotency-Key", "a")] * 2)
+    twice = await site.request("POST", path, json={"input": "x"}, headers=[("Idempotency-Key", "a")] * 2)
     assert refused(twice, 400, "HEADER_REPEATED")["details"] == {"field": "Idempotency-Key"}
 
 
 async def test_a_parameter_that_is_missing_is_named(site: Site) -> None:
-    answer = await site.ask("POST", "/api/files", content=b"x")
-    error = refused(answer, 400, "INVALID")
+    response = await site.request("POST", "/api/files", content=b"x")
+    error = refused(response, 400, "INVALID")
     assert (error["message"], error["details"]) == ("`name`: missing", {"field": "name"})
 
 
 @pytest.mark.parametrize("half", [r"\ud800", r"\udc00", r"\uD83Dx", r"\\\ud800"])
 async def test_half_of_a_surrogate_pair_is_called_so(site: Site, half: str) -> None:
     content = f'{{"agent_type":"bot","title":"{half}"}}'
-    answer = await site.ask("POST", "/api/threads", content=content, headers=JSON)
-    assert "is a lone surrogate" in refused(answer, 400, "BAD_JSON")["message"]
+    response = await site.request("POST", "/api/threads", content=content, headers=JSON)
+    assert "is a lone surrogate" in refused(response, 400, "BAD_JSON")["message"]
     whole = r'{"agent_type":"bot","title":"\ud83d\ude00 \\ud800"}'
-    made = await site.ask("POST", "/api/threads", content=whole, headers=JSON)
+    made = await site.request("POST", "/api/threads", content=whole, headers=JSON)
     assert made.json()["title"] == "\U0001f600 \\ud800"
 
 
 async def test_broken_json_is_called_json(site: Site) -> None:
-    answer = await site.ask("POST", "/api/threads", content=b'{"title":x}', headers=JSON)
-    assert "JSON is malformed" in refused(answer, 400, "BAD_JSON")["message"]
+    response = await site.request("POST", "/api/threads", content=b'{"title":x}', headers=JSON)
+    assert "JSON is malformed" in refused(response, 400, "BAD_JSON")["message"]
 
 
 async def test_nobody_is_told_where_the_server_keeps_its_files(site: Site) -> None:
-    answer = await site.ask(
+    response = await site.request(
         "POST", f"/api/threads/{await site.thread()}/runs", json={"input": "x", "model": "scripted:none.json"}
     )
-    assert "`none.json`" in refused(answer, 400, "SCRIPT_ERROR")["message"]
-    assert str(site.workshop.folder) not in answer.text
+    assert "`none.json`" in refused(response, 400, "SCRIPT_ERROR")["message"]
+    assert str(site.workshop.folder) not in response.text
 
 
 async def test_null_is_a_name_like_any_other(site: Site) -> None:
     for path in ("/tasks?agentName=null", "/sessions?agentName=null", "/api/runs?agent_type=null"):
-        answer = await site.ask("GET", path)
-        assert answer.status_code == 200, answer.text
-        assert [*answer.json().values()][0] == [], answer.text
+        response = await site.request("GET", path)
+        assert response.status_code == 200, response.text
+        assert [*response.json().values()][0] == [], response.text

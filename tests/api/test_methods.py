@@ -12,7 +12,7 @@ from tests.api.site import Site
     "path", ["/health", "/ready", "/openapi.json", "/api/threads", "/api/agents/bot", "/v1/models"]
 )
 async def test_head_is_answered_as_get_without_a_body(site: Site, path: str) -> None:
-    read, head = [await site.ask(method, path) for method in ("GET", "HEAD")]
+    read, head = [await site.request(method, path) for method in ("GET", "HEAD")]
     assert (head.status_code, head.content) == (200, b"")
     own = {"date", "x-request-id"}
     assert {name: value for name, value in head.headers.items() if name not in own} == {
@@ -21,35 +21,35 @@ async def test_head_is_answered_as_get_without_a_body(site: Site, path: str) -> 
 
 
 async def test_the_head_of_a_file_has_its_size_and_digest(site: Site) -> None:
-    file = (await site.ask("POST", "/api/files", params={"name": "a.txt"}, content=b"hello")).json()
-    head = await site.ask("HEAD", f"/api/files/{file['id']}/content")
+    file = (await site.request("POST", "/api/files", params={"name": "a.txt"}, content=b"hello")).json()
+    head = await site.request("HEAD", f"/api/files/{file['id']}/content")
     assert (head.status_code, head.content) == (200, b"")
     assert (head.headers["content-length"], head.headers["etag"]) == ("5", f'"{file["digest"]}"')
 
 
 async def test_the_head_of_what_is_not_there_is_its_error(site: Site) -> None:
-    head = await site.ask("HEAD", "/api/threads/none")
+    head = await site.request("HEAD", "/api/threads/none")
     assert (head.status_code, head.content) == (404, b"")
 
 
 async def test_a_stream_has_no_head(site: Site) -> None:
     for path in ("/api/runs/none/sse", "/api/notifications/sse", "/api/spaces/default/feed"):
-        head = await site.ask("HEAD", path)
+        head = await site.request("HEAD", path)
         assert (head.status_code, set(head.headers["allow"].split(", "))) == (405, {"GET", "OPTIONS"})
 
 
 async def test_the_connection_goes_on_after_a_head(site: Site) -> None:
     for method in ("HEAD", "GET", "HEAD", "GET"):
-        assert (await site.ask(method, "/health")).status_code == 200
+        assert (await site.request(method, "/health")).status_code == 200
 
 
 async def test_options_lists_the_methods_that_an_address_knows(site: Site) -> None:
     pairs = sorted((path, str(method)) for route in ROUTES for path in route.paths for method in route.http_methods)
     for path, group in groupby(pairs, key=lambda pair: pair[0]):
         concrete = "/".join("1" if part.startswith("{") else part for part in path.split("/"))
-        answer = await site.ask("OPTIONS", concrete)
-        allowed = set(answer.headers["allow"].split(", "))
-        assert (answer.status_code, allowed - {"HEAD"}) == (204, {"OPTIONS", *(method for _, method in group)})
-        refused = await site.ask("TRACE", concrete)
+        response = await site.request("OPTIONS", concrete)
+        allowed = set(response.headers["allow"].split(", "))
+        assert (response.status_code, allowed - {"HEAD"}) == (204, {"OPTIONS", *(method for _, method in group)})
+        refused = await site.request("TRACE", concrete)
         assert (refused.status_code, set(refused.headers["allow"].split(", "))) == (405, allowed)
-    assert (await site.ask("OPTIONS", "/api/threads")).headers["allow"] == "GET, HEAD, OPTIONS, POST"
+    assert (await site.request("OPTIONS", "/api/threads")).headers["allow"] == "GET, HEAD, OPTIONS, POST"

@@ -12,7 +12,7 @@ from holdfast.bus.local import LocalBus
 from holdfast.control.monitoring import MetricsControl
 from holdfast.metrics.meters import MAX_ROUTES, Meters
 from holdfast.testing.openai_server import StubOpenAIServer, StubReply, StubToolCall
-from tests.api.site import Site, eventually, served
+from tests.api.site import Site, eventually, serve
 from tests.api.streams.readers import sse, ws
 from tests.architecture.project import ROOT
 from tests.scenario.agents.agent_workspace import STAND_IN, AgentWorkspace, call, calling, say
@@ -62,15 +62,15 @@ async def shop(tmp_path_factory: pytest.TempPathFactory, provider: StubOpenAISer
     workshop.agent(say("one moment", stall=True), name="staller")
     workshop.agent({"error": {"code": "MODEL_REFUSED", "message": "no"}}, name="failing")
     workshop.agent(name="unpriced", model=STAND_IN)
-    async with served(workshop) as site:
+    async with serve(workshop) as site:
         yield site
 
 
 async def numbers(site: Site) -> Numbers:
-    answer = await site.ask("GET", "/metrics")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    return Numbers(answer.text)
+    response = await site.request("GET", "/metrics")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    return Numbers(response.text)
 
 
 async def play(site: Site, agent: str) -> tuple[Numbers, Numbers]:
@@ -190,7 +190,7 @@ async def test_requests_are_counted_by_the_route_and_never_by_the_path(shop: Sit
     before = await numbers(shop)
     for path in ("/api/runs/one", "/api/runs/two", "/nowhere", "/nowhere/else"):
         await shop.get(path, expect=404)
-    await shop.ask("BREW", "/health")
+    await shop.request("BREW", "/health")
     moments = before, await numbers(shop)
     route = "/api/runs/{run_id}"
     assert grown(moments, "holdfast_http_requests_total", route=route, method="GET", status="404") == 2
@@ -205,7 +205,7 @@ def test_there_is_room_for_every_route() -> None:
 
 async def test_what_the_gate_refuses_is_counted_too(shop: Site) -> None:
     before = await numbers(shop)
-    await shop.ask("GET", "/health", headers={"Host": "elsewhere.example"})
+    await shop.request("GET", "/health", headers={"Host": "elsewhere.example"})
     moments = before, await numbers(shop)
     assert grown(moments, "holdfast_http_requests_total", route="unmatched", method="GET", status="403") == 1
 

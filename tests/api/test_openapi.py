@@ -23,8 +23,8 @@ def test_the_document_in_the_docs_is_current() -> None:
 
 
 async def test_the_server_serves_it(site: Site) -> None:
-    answer = await site.ask("GET", "/openapi.json")
-    assert (answer.headers["content-type"], answer.content) == ("application/json", openapi_json())
+    response = await site.request("GET", "/openapi.json")
+    assert (response.headers["content-type"], response.content) == ("application/json", openapi_json())
 
 
 def test_every_route_parameter_body_answer_and_error_is_described() -> None:
@@ -101,11 +101,11 @@ def test_what_is_made_is_linked_to_what_goes_on_with_it() -> None:
     whole = openapi_document()
     names = {operation["operationId"] for item in whole["paths"].values() for operation in item.values()}
     linked = {
-        operation["operationId"]: answer["links"]
+        operation["operationId"]: response["links"]
         for item in whole["paths"].values()
         for operation in item.values()
-        for answer in operation["responses"].values()
-        if "links" in answer
+        for response in operation["responses"].values()
+        if "links" in response
     }
     assert set(linked) == set(CREATED_IDS)
     assert {link["operationId"] for links in linked.values() for link in links.values()} <= names
@@ -116,9 +116,9 @@ def test_what_is_made_is_linked_to_what_goes_on_with_it() -> None:
 
 
 def test_the_answer_to_a_new_run_has_its_headers() -> None:
-    answers = openapi_document()["paths"]["/api/threads/{thread_id}/runs"]["post"]["responses"]
-    assert set(answers["201"]["headers"]) == {"Idempotency-Replayed"}
-    assert set(answers["200"]["headers"]) == {"Idempotency-Replayed", "X-Run-Id", "Content-Location"}
+    responses = openapi_document()["paths"]["/api/threads/{thread_id}/runs"]["post"]["responses"]
+    assert set(responses["201"]["headers"]) == {"Idempotency-Replayed"}
+    assert set(responses["200"]["headers"]) == {"Idempotency-Replayed", "X-Run-Id", "Content-Location"}
 
 
 def test_what_is_too_long_is_said_beforehand() -> None:

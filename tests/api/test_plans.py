@@ -18,20 +18,20 @@ async def planned(site: Site) -> str:
     return thread
 
 
-async def test_a_plan_is_read_in_both_its_shapes(anywhere: Site) -> None:
-    thread = await anywhere.thread(agent_type="planner")
-    run = await anywhere.play(thread)
-    tasks = await anywhere.get(f"/api/threads/{thread}/tasks")
+async def test_a_plan_is_read_in_both_its_shapes(backend_site: Site) -> None:
+    thread = await backend_site.thread(agent_type="planner")
+    run = await backend_site.play(thread)
+    tasks = await backend_site.get(f"/api/threads/{thread}/tasks")
     (item,) = tasks["items"]
     assert (tasks["run_id"], item["title"], item["status"], item["task_id"]) == (run["id"], "bake", "planned", 1)
-    plan = await anywhere.get(f"/api/threads/{thread}/plan", run_id=run["id"])
+    plan = await backend_site.get(f"/api/threads/{thread}/plan", run_id=run["id"])
     assert [(task["title"], task["status"]) for task in plan["tasks"]] == [("bake", "pending")]
-    space = await anywhere.get("/api/spaces/default/tasks", limit=200)
+    space = await backend_site.get("/api/spaces/default/tasks", limit=200)
     assert thread in [each["thread_id"] for each in space["items"]]
 
 
-async def test_people_add_to_a_plan_and_change_it(anywhere: Site) -> None:
-    thread = await planned(anywhere)
+async def test_people_add_to_a_plan_and_change_it(backend_site: Site) -> None:
+    thread = await planned(backend_site)
     path = f"/api/threads/{thread}/tasks"
     body = {
         "title": "eat",
@@ -40,22 +40,22 @@ async def test_people_add_to_a_plan_and_change_it(anywhere: Site) -> None:
         "subtasks": [{"title": "fork"}],
         "position": 0,
     }
-    made = await anywhere.post(path, body)
+    made = await backend_site.post(path, body)
     assert {name: made[name] for name in body} == body | {"subtasks": [{"title": "fork", "status": "pending"}]}
     assert (made["task_id"], made["status"]) == (2, "planned")
-    begun = await anywhere.patch(f"{path}/2", {"status": "in_progress", "title": "dine"})
+    begun = await backend_site.patch(f"{path}/2", {"status": "in_progress", "title": "dine"})
     assert (begun["title"], begun["status"], begun["start"]) == ("dine", "in_progress", None)
-    refused = await anywhere.patch(f"{path}/2", {"status": "completed", "conclusion": "full"}, expect=409)
+    refused = await backend_site.patch(f"{path}/2", {"status": "completed", "conclusion": "full"}, expect=409)
     assert refused["error"]["details"]["open_subtasks"] == ["fork"]
     done = {"status": "completed", "conclusion": "full", "subtasks": [{"title": "fork", "status": "done"}]}
-    assert (await anywhere.patch(f"{path}/2", done))["conclusion"] == "full"
-    await anywhere.patch(f"{path}/2", {"title": "again"}, expect=409)
-    blocked = await anywhere.patch(f"{path}/1", {"status": "blocked", "reason": "no oven"})
+    assert (await backend_site.patch(f"{path}/2", done))["conclusion"] == "full"
+    await backend_site.patch(f"{path}/2", {"title": "again"}, expect=409)
+    blocked = await backend_site.patch(f"{path}/1", {"status": "blocked", "reason": "no oven"})
     assert blocked["reason"] == "no oven"
-    listed = (await anywhere.get(path))["items"]
+    listed = (await backend_site.get(path))["items"]
     assert [(item["task_id"], item["status"]) for item in listed] == [(2, "completed"), (1, "blocked")]
-    run = await anywhere.play(thread, base_run_id=(await anywhere.get(path))["run_id"], agent_type="bot")
-    assert (await anywhere.get(path)) == {"thread_id": thread, "run_id": run["id"], "items": listed}
+    run = await backend_site.play(thread, base_run_id=(await backend_site.get(path))["run_id"], agent_type="bot")
+    assert (await backend_site.get(path)) == {"thread_id": thread, "run_id": run["id"], "items": listed}
 
 
 async def test_a_live_run_takes_an_edit_in_and_its_log_tells(site: Site) -> None:
@@ -72,7 +72,7 @@ async def test_a_live_run_takes_an_edit_in_and_its_log_tells(site: Site) -> None
 
     await eventually(is_told)
     assert [item["status"] for item in (await site.get(path))["items"]] == ["in_progress"]
-    answered = await site.ask("POST", f"/api/runs/{run['id']}/respond", json={"response": "x"})
+    answered = await site.request("POST", f"/api/runs/{run['id']}/respond", json={"response": "x"})
     assert answered.status_code == 200  # it waits for its answer as before
 
 

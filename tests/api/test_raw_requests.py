@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from holdfast.api.uvicorn_protocols import MAX_UNFINISHED_HEAD_BYTES
-from tests.api.site import LIMIT, Site
+from tests.api.site import TIMEOUT_SECONDS, Site
 
 JSON: Final = "Content-Type: application/json\r\n"
 SHORT: Final = "Content-Length: 2\r\n"
@@ -56,7 +56,7 @@ async def sent(site: Site, request: bytes) -> tuple[int, bytes]:
     host, port = site.host.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             writer.write(request)
             head = await reader.readuntil(b"\r\n\r\n")
             status, *lines = head.decode("latin-1").split("\r\n")

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from holdfast.domain.content import Json
-from tests.api.conftest import BACKENDS, NewDatabase, fill
-from tests.api.site import Site, eventually, served
+from tests.api.conftest import BACKENDS, NewDatabase, write_agents
+from tests.api.site import Site, eventually, serve
 from tests.api.test_bad_input import operations, refused
 from tests.conformance.tables import Rows, rows_of
 from tests.scenario.agents.agent_workspace import AgentWorkspace
@@ -47,7 +47,7 @@ async def still(
     """Yield a server that has come to rest, on every backend in turn."""
     folder = tmp_path_factory.mktemp("still")
     where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
-    async with served(fill(AgentWorkspace(folder / "workspace", where))) as site:
+    async with serve(write_agents(Workshop(folder / "workspace", where))) as site:
         await site.post("/api/spaces", {"id": "other"})
         made = Still(site, where, await things(site, "default"), await things(site, "other"))
         await at_rest(made)
@@ -57,7 +57,9 @@ async def still(
 async def things(site: Site, space: str) -> Things:
     """Make one thing of each kind."""
     at = f"/api/spaces/{space}"
-    file = (await site.ask("POST", f"{at}/files?name=x", content=b"x", headers={"Content-Type": "image/png"})).json()
+    file = (
+        await site.request("POST", f"{at}/files?name=x", content=b"x", headers={"Content-Type": "image/png"})
+    ).json()
     runs = {}
     for agent in ("planner", "failing", "asker"):
         thread = await site.post(f"{at}/threads", {"agent_type": agent})
@@ -173,7 +175,7 @@ async def test_a_bad_request_is_refused_with_its_code(
     names = msgspec.structs.asdict(still.own)
     said = {} if body is None else {"json": _filled(body, names)}
     before = await still.rows()
-    refused(await still.site.ask(method, path.format(**names), **said), status, code)
+    refused(await still.site.request(method, path.format(**names), **said), status, code)
     assert await still.rows() == before
 
 
@@ -184,7 +186,7 @@ async def test_what_is_of_another_space_is_not_found(still: Still) -> None:
         if path.startswith("/api/") and any(f"{{{name}}}" in path for name in names):
             body = {"json": SAID[operation["operationId"]]} if operation["operationId"] in SAID else {}
             address = path.format(task_id=1, **names)
-            refused(await still.site.ask(method.upper(), address, **body), 404, "NOT_FOUND")
+            refused(await still.site.request(method.upper(), address, **body), 404, "NOT_FOUND")
     assert await still.rows() == before
 
 
@@ -197,10 +199,10 @@ async def test_nothing_of_another_space_is_taken_into_this_one(still: Still) -> 
         (f"/api/threads/{own.thread_id}/runs", {"messages": [{"content": picture}]}),
         (f"/api/runs/{own.run_id}/artifacts", {"type": "doc", "title": "x", "file_id": other.file_id}),
     ):
-        refused(await still.site.ask("POST", path, json=body), 404, "NOT_FOUND")
+        refused(await still.site.request("POST", path, json=body), 404, "NOT_FOUND")
     for query in ("messages", "tasks", "plan", "export"):
         path = f"/api/threads/{own.thread_id}/{query}?run_id={other.run_id}"
-        refused(await still.site.ask("GET", path), 404, "NOT_FOUND")
+        refused(await still.site.request("GET", path), 404, "NOT_FOUND")
     assert (await still.site.get("/api/runs", root_run_id=other.run_id))["items"] == []
     assert await still.rows() == before
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.domain.content import Json
-from tests.api.conftest import fill
-from tests.api.site import Site, eventually, served
-from tests.scenario.agents.agent_workspace import AgentWorkspace
+from tests.api.conftest import write_agents
+from tests.api.site import Site, eventually, serve
+from tests.scenario.agents.workshop import Workshop
 
 
 async def ended(site: Site, run: Json) -> Json:
@@ -33,9 +33,9 @@ async def stalling(site: Site) -> Json:
     return await site.post(f"/api/threads/{thread}/runs", {"input": "go"})
 
 
-async def test_a_run_is_made_with_its_input_and_read_at_every_address(anywhere: Site) -> None:
-    thread = await anywhere.thread()
-    run = await anywhere.play(thread, "hi")
+async def test_a_run_is_made_with_its_input_and_read_at_every_address(backend_site: Site) -> None:
+    thread = await backend_site.thread()
+    run = await backend_site.play(thread, "hi")
     assert (run["status"], run["output"], run["input"]) == ("completed", "hello you", "hi")
     for path in (
         f"/api/runs/{run['id']}",
@@ -43,8 +43,8 @@ async def test_a_run_is_made_with_its_input_and_read_at_every_address(anywhere: 
         f"/api/spaces/default/runs/{run['id']}",
         f"/api/spaces/default/threads/{thread}/runs/{run['id']}",
     ):
-        assert await anywhere.get(path) == run
-    said = await anywhere.get(f"/api/threads/{thread}/runs/{run['id']}/messages")
+        assert await backend_site.get(path) == run
+    said = await backend_site.get(f"/api/threads/{thread}/runs/{run['id']}/messages")
     assert [(message["role"], message["content"]) for message in said["items"]] == [
         ("user", "hi"),
         ("assistant", "hello you"),
@@ -58,13 +58,15 @@ async def test_an_input_that_is_no_text_is_said_as_json(site: Site) -> None:
 
 
 async def test_who_waits_is_told_where_the_run_stands_when_the_server_stops(tmp_path: Path) -> None:
-    async with served(fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))) as own:
+    async with serve(write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))) as own:
         thread = await own.thread(agent_type="staller")
-        waiting = asyncio.ensure_future(own.ask("POST", f"/api/threads/{thread}/runs?wait=60", json={"input": "go"}))
+        waiting = asyncio.ensure_future(
+            own.request("POST", f"/api/threads/{thread}/runs?wait=60", json={"input": "go"})
+        )
         await eventually(partial(_has_begun, own))
-        own.feeds.close()
-        answer = await waiting
-        assert (answer.status_code, answer.json()["status"]) == (201, "running")
+        own.streams.close()
+        response = await waiting
+        assert (response.status_code, response.json()["status"]) == (201, "running")
 
 
 async def _has_begun(site: Site) -> bool:
@@ -94,14 +96,16 @@ async def test_a_wait_that_is_over_gives_the_run_as_it_is(site: Site) -> None:
     await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
 
 
-async def test_the_same_key_and_body_make_one_run(anywhere: Site) -> None:
-    thread = await anywhere.thread()
+async def test_the_same_key_and_body_make_one_run(backend_site: Site) -> None:
+    thread = await backend_site.thread()
     path, key = f"/api/threads/{thread}/runs", {"Idempotency-Key": "once"}
-    answers = await asyncio.gather(*(anywhere.ask("POST", path, json={"input": "go"}, headers=key) for _ in range(8)))
-    assert {answer.status_code for answer in answers} == {201}
-    assert len({answer.json()["id"] for answer in answers}) == 1
-    assert sum(answer.headers.get("idempotency-replayed") == "true" for answer in answers) == 7
-    other = await anywhere.post(path, {"input": "else"}, headers=key, expect=409)
+    responses = await asyncio.gather(
+        *(backend_site.request("POST", path, json={"input": "go"}, headers=key) for _ in range(8))
+    )
+    assert {response.status_code for response in responses} == {201}
+    assert len({response.json()["id"] for response in responses}) == 1
+    assert sum(response.headers.get("idempotency-replayed") == "true" for response in responses) == 7
+    other = await backend_site.post(path, {"input": "else"}, headers=key, expect=409)
     assert other["error"]["code"] == "IDEMPOTENCY_MISMATCH"
 
 
@@ -154,20 +158,20 @@ async def test_a_cancelled_run_says_why_and_is_cancelled_once(site: Site) -> Non
     assert again["error"]["code"] == "ILLEGAL_MOVE"
 
 
-async def test_a_question_is_listed_and_answered_once(anywhere: Site) -> None:
-    run = await asking(anywhere)
-    listed = await anywhere.get("/api/interrupts", limit=200)
+async def test_a_question_is_listed_and_answered_once(backend_site: Site) -> None:
+    run = await asking(backend_site)
+    listed = await backend_site.get("/api/interrupts", limit=200)
     (question,) = [each for each in listed["items"] if each["run_id"] == run["id"]]
     assert (question["kind"], question["message"]) == ("input", "which?")
     body = {"response": "the blue one", "interrupt_id": question["id"]}
-    answers = await asyncio.gather(
-        *(anywhere.ask("POST", f"/api/runs/{run['id']}/respond", json=body) for _ in range(5))
+    responses = await asyncio.gather(
+        *(backend_site.request("POST", f"/api/runs/{run['id']}/respond", json=body) for _ in range(5))
     )
-    assert sorted(answer.status_code for answer in answers) == [200, 409, 409, 409, 409]
-    assert (await ended(anywhere, run))["output"] == "so be it"
-    late = await anywhere.post(f"/api/runs/{run['id']}/respond", {"response": "x"}, expect=409)
+    assert sorted(response.status_code for response in responses) == [200, 409, 409, 409, 409]
+    assert (await ended(backend_site, run))["output"] == "so be it"
+    late = await backend_site.post(f"/api/runs/{run['id']}/respond", {"response": "x"}, expect=409)
     assert late["error"]["code"] == "ALREADY_ANSWERED"
-    answered = await anywhere.get("/api/interrupts", status="answered", limit=200)
+    answered = await backend_site.get("/api/interrupts", status="answered", limit=200)
     assert question["id"] in [each["id"] for each in answered["items"]]
 
 
@@ -224,10 +228,10 @@ async def test_runs_are_listed_by_what_they_are(site: Site) -> None:
     assert (await site.get("/api/runs", root_run_id=tagged["id"]))["items"] == [tagged]
 
 
-async def test_pages_go_through_a_list_once(anywhere: Site) -> None:
-    thread = await anywhere.thread()
-    made = [(await anywhere.play(thread))["id"] for _ in range(5)]
-    pages = [[run["id"] for run in items] async for items in anywhere.pages(f"/api/threads/{thread}/runs", limit=2)]
+async def test_pages_go_through_a_list_once(backend_site: Site) -> None:
+    thread = await backend_site.thread()
+    made = [(await backend_site.play(thread))["id"] for _ in range(5)]
+    pages = [[run["id"] for run in items] async for items in backend_site.pages(f"/api/threads/{thread}/runs", limit=2)]
     assert pages == [made[:2:-1], made[2:0:-1], made[:1]]
 
 
@@ -245,7 +249,7 @@ async def test_the_log_of_a_run_is_read_in_order_and_byte_for_byte(site: Site) -
     assert (await site.get(path, cursor=last + 1, expect=400))["error"]["details"] == {"field": "cursor", "last": last}
     some = await site.get(path, type=["RUN_STARTED", "RUN_FINISHED"])
     assert [event["type"] for event in some["items"]] == ["RUN_STARTED", "RUN_FINISHED"]
-    raw = (await site.ask("GET", path)).content
+    raw = (await site.request("GET", path)).content
     for event in await site.floor.store.events.after(run["space_id"], run["id"]):
         assert event.data in raw
 
@@ -272,21 +276,23 @@ async def test_the_children_of_a_run_are_listed_and_stand_under_its_root(site: S
     assert {each["id"] for each in tree["items"]} == {run["id"], child["id"]}
 
 
-async def test_a_run_is_called_by_the_name_of_its_task_too(anywhere: Site) -> None:
-    thread = await anywhere.thread()
-    run = await anywhere.play(thread)
+async def test_a_run_is_called_by_the_name_of_its_task_too(backend_site: Site) -> None:
+    thread = await backend_site.thread()
+    run = await backend_site.play(thread)
     task = run["id"].replace("run_", "task_")
     for path in (f"/api/runs/{task}", f"/api/threads/{thread}/runs/{task}", f"/api/spaces/default/runs/{task}"):
-        assert await anywhere.get(path) == run
+        assert await backend_site.get(path) == run
     for path in ("events", "steps", "context", "children", "artifacts"):
-        assert await anywhere.get(f"/api/runs/{task}/{path}") == await anywhere.get(f"/api/runs/{run['id']}/{path}")
-    for path in ("messages", "tasks", "plan"):
-        assert (await anywhere.get(f"/api/threads/{thread}/{path}", run_id=task)) == (
-            await anywhere.get(f"/api/threads/{thread}/{path}", run_id=run["id"])
+        assert await backend_site.get(f"/api/runs/{task}/{path}") == await backend_site.get(
+            f"/api/runs/{run['id']}/{path}"
         )
-    assert (await anywhere.get("/api/runs", root_run_id=task))["items"] == [run]
-    assert (await anywhere.play(thread, base_run_id=task))["base_run_id"] == run["id"]
-    refused = await anywhere.post(f"/api/threads/{thread}/runs", {"input": "x", "id": "task_mine"}, expect=400)
+    for path in ("messages", "tasks", "plan"):
+        assert (await backend_site.get(f"/api/threads/{thread}/{path}", run_id=task)) == (
+            await backend_site.get(f"/api/threads/{thread}/{path}", run_id=run["id"])
+        )
+    assert (await backend_site.get("/api/runs", root_run_id=task))["items"] == [run]
+    assert (await backend_site.play(thread, base_run_id=task))["base_run_id"] == run["id"]
+    refused = await backend_site.post(f"/api/threads/{thread}/runs", {"input": "x", "id": "task_mine"}, expect=400)
     assert refused["error"]["details"] == {"field": "id"}
 
 

@@ -1,7 +1,7 @@
-"""Schemathesis over the whole OpenAPI document: no 5xx, nothing that the document does not say.
+"""Schemathesis over the whole OpenAPI document: no 5xx, and no response that the document does not describe.
 
-It knows what is on the server and what is taken (tests/api/acquainted.py), and its report is asked how far it came:
-an explorer that guesses is refused nearly everywhere, and finds nothing wrong.
+The hooks in `tests/api/schemathesis_hooks.py` give it existing ids and valid values, and its report is checked for
+coverage: with generated values alone nearly every request is refused, and no failure is found.
 """
 
 import re
@@ -12,10 +12,16 @@ from typing import Any, Final
 import pytest
 
 from holdfast.api.openapi import openapi_document
-from tests.api.explored import Explored
-from tests.api.exploring import AS_SENT, AT_LENGTH, ENDLESS, check_nothing_found, explorer
-from tests.api.furnished import furnished
-from tests.api.serving import Server
+from tests.api.example_data import serve_with_key
+from tests.api.schemathesis_process import (
+    ENDLESS_STREAMS,
+    LONG_RUN_OPTIONS,
+    UNTYPED_CONTENT,
+    check_no_failures,
+    start_schemathesis,
+)
+from tests.api.schemathesis_report import SchemathesisReport
+from tests.api.server_process import Server
 from tests.architecture.project import ROOT
 
 CHECKS: Final = (
@@ -25,15 +31,15 @@ CHECKS: Final = (
     "response_schema_conformance",
     "negative_data_rejection",
 )
-AGAIN: Final = "_in_space$"
-"""The same routes once more, in a named space."""
+NAMED_SPACE: Final = "_in_space$"
+"""Operations that exist a second time, in a named space."""
 
-REFUSING: Final = """
+REJECTION_SETTINGS: Final = """
 [checks]
 negative_data_rejection.expected-statuses = ["4xx"]
 """
-"""What is too long is refused with 413, which the explorer would take for an answer."""
-EVERYWHERE: Final = f"""{REFUSING}
+"""Values that are too long are refused with 413, which schemathesis does not expect by default."""
+ALL_OPERATIONS: Final = f"""{REJECTION_SETTINGS}
 [phases.examples]
 enabled = false
 [phases.coverage]
@@ -44,7 +50,7 @@ generation.mode = "negative"
 [phases.stateful]
 enabled = false
 """
-ALONG_LINKS: Final = """
+LINKS_ONLY: Final = """
 [phases.examples]
 enabled = false
 [phases.coverage]
@@ -57,8 +63,8 @@ inference.algorithms = []
 generation.max-examples = 100
 generation.mode = "positive"
 """
-FOR_A_WHILE: Final = ("--seed", "1", "--max-time", "20")
-THOROUGH: Final = f"""{REFUSING}
+SHORT_RUN_OPTIONS: Final = ("--seed", "1", "--max-time", "20")
+THOROUGH: Final = f"""{REJECTION_SETTINGS}
 [phases.fuzzing]
 generation.max-examples = 20
 [phases.stateful]
@@ -68,54 +74,58 @@ inference.algorithms = []
 
 
 def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
-    without = f"{ENDLESS}|{AS_SENT}|{AGAIN}"
-    with furnished(tmp_path) as (server, key):
+    without = f"{ENDLESS_STREAMS}|{UNTYPED_CONTENT}|{NAMED_SPACE}"
+    with serve_with_key(tmp_path) as (server, key):
         reports = [
-            explore(tmp_path, server, key, EVERYWHERE, without=without, phase="Fuzzing", seconds=280),
-            explore(tmp_path, server, key, ALONG_LINKS, *FOR_A_WHILE, without=without, phase="Stateful", seconds=280),
+            run_schemathesis(tmp_path, server, key, ALL_OPERATIONS, without=without, phase="Fuzzing", seconds=280),
+            run_schemathesis(
+                tmp_path, server, key, LINKS_ONLY, *SHORT_RUN_OPTIONS, without=without, phase="Stateful", seconds=280
+            ),
         ]
-    check_it_came_far(Explored(*reports), without=without)
+    check_coverage(SchemathesisReport(*reports), without=without)
 
 
 @pytest.mark.slow
 def test_schemathesis_finds_nothing_wherever_it_looks(tmp_path: Path) -> None:
-    without = f"{ENDLESS}|{AS_SENT}"
-    with furnished(tmp_path) as (server, key):
-        report = explore(tmp_path, server, key, THOROUGH, *AT_LENGTH, without=without, phase="Stateful", seconds=3000)
-    check_it_came_far(Explored(report), without=without)
+    without = f"{ENDLESS_STREAMS}|{UNTYPED_CONTENT}"
+    with serve_with_key(tmp_path) as (server, key):
+        report = run_schemathesis(
+            tmp_path, server, key, THOROUGH, *LONG_RUN_OPTIONS, without=without, phase="Stateful", seconds=3000
+        )
+    check_coverage(SchemathesisReport(report), without=without)
 
 
-def explore(
+def run_schemathesis(
     folder: Path, server: Server, key: str, settings: str, *options: str, without: str, phase: str, seconds: int
 ) -> Path:
-    """Explore a server, and return the report."""
+    """Run schemathesis against a server, and return the path of its report."""
     report = folder / f"{phase}.ndjson"
-    exploring = explorer(
+    process = start_schemathesis(
         folder,
         server.url,
         *("--header", f"Authorization: Bearer {key}", "--report-ndjson-path", str(report), *options),
         settings=settings,
         checks=CHECKS,
         without=without,
-        surroundings={
-            "SCHEMATHESIS_HOOKS": "tests.api.acquainted",
+        environment={
+            "SCHEMATHESIS_HOOKS": "tests.api.schemathesis_hooks",
             "PYTHONPATH": str(ROOT),
             "URL": server.url,
             "KEY": key,
         },
     )
-    check_nothing_found(exploring, phase=phase, seconds=seconds)
+    check_no_failures(process, phase=phase, seconds=seconds)
     return report
 
 
-def check_it_came_far(explored: Explored, *, without: str) -> None:
-    """Raise unless every operation was done at least once, and most links were gone along; it must be wrong, too."""
-    selected = {named: operation for named, operation in _operations() if not _fits(without, operation)}
-    assert explored.never_done(set(selected)) == set()
-    assert [each for each, statuses in explored.statuses.items() if None in statuses] == []
-    links = [link for operation in selected.values() for link in _links(operation) if not _fits(without, link)]
-    assert len(explored.links) > len(links) / 2
-    assert explored.negative > len(selected)
+def check_coverage(report: SchemathesisReport, *, without: str) -> None:
+    """Fail unless every operation succeeded once, most links were followed, and invalid requests were sent."""
+    selected = {label: operation for label, operation in _operations() if not _matches(without, operation)}
+    assert report.never_succeeded(set(selected)) == set()
+    assert [each for each, statuses in report.statuses.items() if None in statuses] == []
+    links = [link for operation in selected.values() for link in _links(operation) if not _matches(without, link)]
+    assert len(report.links) > len(links) / 2
+    assert report.negative > len(selected)
 
 
 def _operations() -> Iterator[tuple[str, Any]]:
@@ -129,5 +139,5 @@ def _links(operation: Any) -> Iterator[Any]:
         yield from response.get("links", {}).values()
 
 
-def _fits(pattern: str, operation: Any) -> bool:
+def _matches(pattern: str, operation: Any) -> bool:
     return re.search(pattern, operation["operationId"]) is not None

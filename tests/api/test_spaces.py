@@ -5,23 +5,23 @@ from holdfast.domain.content import Json
 from tests.api.site import Site, eventually
 
 
-async def test_a_space_has_everything_of_its_own(anywhere: Site) -> None:
-    made = await anywhere.post("/api/spaces", {"id": "mine", "metadata": {"a": 1}})
+async def test_a_space_has_everything_of_its_own(backend_site: Site) -> None:
+    made = await backend_site.post("/api/spaces", {"id": "mine", "metadata": {"a": 1}})
     assert (made["id"], made["name"]) == ("mine", "mine")
-    thread = (await anywhere.post("/api/spaces/mine/threads", {"agent_type": "bot"}))["id"]
-    run = await anywhere.post(f"/api/spaces/mine/threads/{thread}/runs?wait=30", {"input": "hi"})
+    thread = (await backend_site.post("/api/spaces/mine/threads", {"agent_type": "bot"}))["id"]
+    run = await backend_site.post(f"/api/spaces/mine/threads/{thread}/runs?wait=30", {"input": "hi"})
     assert (run["status"], run["space_id"]) == ("completed", "mine")
     for path in (f"threads/{thread}", f"runs/{run['id']}", f"runs/{run['id']}/events", f"threads/{thread}/messages"):
-        await anywhere.get(f"/api/spaces/mine/{path}")
-        await anywhere.get(f"/api/{path}", expect=404)
-        await anywhere.get(f"/api/spaces/nowhere/{path}", expect=404)
-    assert [each["id"] for each in (await anywhere.get("/api/spaces/mine/runs"))["items"]] == [run["id"]]
-    assert (await anywhere.patch("/api/spaces/mine", {"name": "ours"}))["name"] == "ours"
-    assert (await anywhere.get("/api/spaces/mine"))["metadata"] == {"a": 1}
-    await anywhere.post("/api/spaces", {"id": "mine"}, expect=409)
-    await anywhere.delete("/api/spaces/mine")
-    await anywhere.get("/api/spaces/mine", expect=404)
-    await anywhere.delete("/api/spaces/mine", expect=404)
+        await backend_site.get(f"/api/spaces/mine/{path}")
+        await backend_site.get(f"/api/{path}", expect=404)
+        await backend_site.get(f"/api/spaces/nowhere/{path}", expect=404)
+    assert [each["id"] for each in (await backend_site.get("/api/spaces/mine/runs"))["items"]] == [run["id"]]
+    assert (await backend_site.patch("/api/spaces/mine", {"name": "ours"}))["name"] == "ours"
+    assert (await backend_site.get("/api/spaces/mine"))["metadata"] == {"a": 1}
+    await backend_site.post("/api/spaces", {"id": "mine"}, expect=409)
+    await backend_site.delete("/api/spaces/mine")
+    await backend_site.get("/api/spaces/mine", expect=404)
+    await backend_site.delete("/api/spaces/mine", expect=404)
 
 
 async def test_the_default_space_cannot_be_deleted(site: Site) -> None:
@@ -37,7 +37,7 @@ async def test_a_space_with_a_live_run_is_not_deleted(site: Site) -> None:
     await site.post(f"/api/spaces/busy/runs/{run['id']}/cancel", expect=200)
 
     async def is_deleted() -> bool:
-        return (await site.ask("DELETE", "/api/spaces/busy")).status_code == 204
+        return (await site.request("DELETE", "/api/spaces/busy")).status_code == 204
 
     await eventually(is_deleted)  # once its worker has let go
 
@@ -89,17 +89,17 @@ async def test_an_agent_in_error_is_listed_with_what_is_wrong(site: Site) -> Non
         folder.refresh()  # type: ignore[attr-defined]
 
 
-async def test_an_artifact_is_kept_in_versions(anywhere: Site) -> None:
-    run = await anywhere.play(await anywhere.thread(agent_type="writer"))
-    (made,) = (await anywhere.get(f"/api/runs/{run['id']}/artifacts"))["items"]
+async def test_an_artifact_is_kept_in_versions(backend_site: Site) -> None:
+    run = await backend_site.play(await backend_site.thread(agent_type="writer"))
+    (made,) = (await backend_site.get(f"/api/runs/{run['id']}/artifacts"))["items"]
     assert (made["title"], made["version"], made["content"]) == ("notes", 1, None)
     body = {"id": made["id"], "type": "doc", "title": "notes", "content": "# more"}
-    assert (await anywhere.post(f"/api/runs/{run['id']}/artifacts", body))["version"] == 2
-    newest = await anywhere.get(f"/api/artifacts/{made['id']}")
+    assert (await backend_site.post(f"/api/runs/{run['id']}/artifacts", body))["version"] == 2
+    newest = await backend_site.get(f"/api/artifacts/{made['id']}")
     assert (newest["content"], [each["version"] for each in newest["versions"]]) == ("# more", [1, 2])
-    assert (await anywhere.get(f"/api/artifacts/{made['id']}", version=1))["content"] == "# notes"
-    await anywhere.get(f"/api/artifacts/{made['id']}", version=3, expect=404)
-    listed = await anywhere.get("/api/spaces/default/artifacts")
+    assert (await backend_site.get(f"/api/artifacts/{made['id']}", version=1))["content"] == "# notes"
+    await backend_site.get(f"/api/artifacts/{made['id']}", version=3, expect=404)
+    listed = await backend_site.get("/api/spaces/default/artifacts")
     assert made["id"] in [each["id"] for each in listed["items"]]
 
 
@@ -119,31 +119,35 @@ async def test_the_artifacts_of_a_thread_are_paged_over_its_runs(site: Site) -> 
         assert seen == made[::-1]
 
 
-async def test_a_file_is_kept_read_used_and_deleted(anywhere: Site) -> None:
+async def test_a_file_is_kept_read_used_and_deleted(backend_site: Site) -> None:
     content = bytes(range(256))
     headers = {"Content-Type": "image/png"}
-    answer = await anywhere.ask("POST", "/api/files", params={"name": "a b/ü.png"}, content=content, headers=headers)
-    assert answer.status_code == 201, answer.text
-    file = answer.json()
+    response = await backend_site.request(
+        "POST", "/api/files", params={"name": "a b/ü.png"}, content=content, headers=headers
+    )
+    assert response.status_code == 201, response.text
+    file = response.json()
     assert (file["name"], file["media_type"], file["size"]) == ("a b/ü.png", "image/png", 256)
-    assert await anywhere.get(f"/api/files/{file['id']}") == file
-    read = await anywhere.ask("GET", f"/api/files/{file['id']}/content")
+    assert await backend_site.get(f"/api/files/{file['id']}") == file
+    read = await backend_site.request("GET", f"/api/files/{file['id']}/content")
     assert (read.content, read.headers["content-type"]) == (content, "image/png")
     assert read.headers["content-disposition"] == "attachment; filename*=UTF-8''a%20b%2F%C3%BC.png"
     assert "sandbox" in read.headers["content-security-policy"]
-    run = await anywhere.play(await anywhere.thread())
+    run = await backend_site.play(await backend_site.thread())
     kept = {"type": "other", "title": "picture", "file_id": file["id"]}
-    await anywhere.post(f"/api/runs/{run['id']}/artifacts", kept)
-    assert (await anywhere.delete(f"/api/files/{file['id']}", expect=409))["error"]["code"] == "IN_USE"
-    other = (await anywhere.ask("POST", "/api/files?name=x", content=b"", headers=headers)).json()
+    await backend_site.post(f"/api/runs/{run['id']}/artifacts", kept)
+    assert (await backend_site.delete(f"/api/files/{file['id']}", expect=409))["error"]["code"] == "IN_USE"
+    other = (await backend_site.request("POST", "/api/files?name=x", content=b"", headers=headers)).json()
     assert other["size"] == 0
-    assert other["id"] in [each["id"] for each in (await anywhere.get("/api/files"))["items"]]
-    await anywhere.delete(f"/api/files/{other['id']}")
-    await anywhere.get(f"/api/files/{other['id']}/content", expect=404)
+    assert other["id"] in [each["id"] for each in (await backend_site.get("/api/files"))["items"]]
+    await backend_site.delete(f"/api/files/{other['id']}")
+    await backend_site.get(f"/api/files/{other['id']}/content", expect=404)
 
 
 async def test_a_file_may_be_in_any_number_of_messages(site: Site) -> None:
-    file = (await site.ask("POST", "/api/files?name=x.png", content=b"x", headers={"Content-Type": "image/png"})).json()
+    file = (
+        await site.request("POST", "/api/files?name=x.png", content=b"x", headers={"Content-Type": "image/png"})
+    ).json()
     source = {"type": "file", "value": file["id"]}
     for _ in range(2):
         body = {"messages": [{"content": [{"type": "image", "source": source}]}]}
@@ -152,7 +156,7 @@ async def test_a_file_may_be_in_any_number_of_messages(site: Site) -> None:
 
 async def test_a_message_may_name_only_files_of_its_own_space(site: Site) -> None:
     await site.post("/api/spaces", {"id": "elsewhere"})
-    foreign = (await site.ask("POST", "/api/spaces/elsewhere/files?name=x", content=b"x")).json()["id"]
+    foreign = (await site.request("POST", "/api/spaces/elsewhere/files?name=x", content=b"x")).json()["id"]
     thread, busy = await site.thread(), await site.thread(agent_type="staller")
     live = await site.post(f"/api/threads/{busy}/runs", {"input": "x"})
     for file in (foreign, "fil_none", "no id at all"):
@@ -168,7 +172,7 @@ async def test_a_message_may_name_only_files_of_its_own_space(site: Site) -> Non
 
 
 async def test_a_run_whose_file_was_deleted_since_is_tried_again_all_the_same(site: Site) -> None:
-    file = (await site.ask("POST", "/api/files?name=x", content=b"x")).json()["id"]
+    file = (await site.request("POST", "/api/files?name=x", content=b"x")).json()["id"]
     content = [{"type": "image", "source": {"type": "file", "value": file}}]
     path = f"/api/threads/{await site.thread(agent_type='failing')}/runs?wait=30"
     failed = await site.post(path, {"messages": [{"content": content}]})
@@ -178,7 +182,7 @@ async def test_a_run_whose_file_was_deleted_since_is_tried_again_all_the_same(si
 
 
 async def test_a_file_that_is_too_large_and_a_form_are_refused(site: Site) -> None:
-    large = await site.ask("POST", "/api/files?name=x", content=bytes(MAX_FILE_BYTES + 1))
+    large = await site.request("POST", "/api/files?name=x", content=bytes(MAX_FILE_BYTES + 1))
     assert (large.status_code, large.json()["error"]["code"]) == (413, "BODY_TOO_LARGE")
-    form = await site.ask("POST", "/api/files?name=x", files={"file": b"x"})
+    form = await site.request("POST", "/api/files?name=x", files={"file": b"x"})
     assert (form.status_code, form.json()["error"]["code"]) == (415, "UNSUPPORTED_MEDIA_TYPE")

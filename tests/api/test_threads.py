@@ -10,19 +10,19 @@ from tests.api.site import Site
 from tests.api.test_runs import ended, stalling
 
 
-async def test_a_thread_is_made_read_changed_and_listed(anywhere: Site) -> None:
-    thread = await anywhere.thread(title="Über alles", locale="de", metadata={"a": [1, None]}, context_window=10)
-    found = await anywhere.get(f"/api/threads/{thread}")
+async def test_a_thread_is_made_read_changed_and_listed(backend_site: Site) -> None:
+    thread = await backend_site.thread(title="Über alles", locale="de", metadata={"a": [1, None]}, context_window=10)
+    found = await backend_site.get(f"/api/threads/{thread}")
     assert (found["title"], found["locale"], found["metadata"], found["runs"]) == (
         "Über alles",
         "de",
         {"a": [1, None]},
         [],
     )
-    changed = await anywhere.patch(f"/api/threads/{thread}", {"title": None, "context_window": 20})
+    changed = await backend_site.patch(f"/api/threads/{thread}", {"title": None, "context_window": 20})
     assert (changed["title"], changed["context_window"], changed["locale"]) == (None, 20, "de")
-    await anywhere.patch(f"/api/threads/{thread}", {"title": "quite ANOTHER"})
-    listed = await anywhere.get("/api/threads", title="another", agent_type="bot", status="active")
+    await backend_site.patch(f"/api/threads/{thread}", {"title": "quite ANOTHER"})
+    listed = await backend_site.get("/api/threads", title="another", agent_type="bot", status="active")
     assert thread in [each["id"] for each in listed["items"]]
     assert "runs" not in listed["items"][0]
 
@@ -64,23 +64,23 @@ async def test_a_deleted_thread_leaves_the_lists_and_stays_deleted(site: Site) -
     await site.post(f"/api/threads/{thread}/runs", {"input": "x"}, expect=409)
 
 
-async def test_what_belongs_to_a_deleted_thread_leaves_the_lists_of_its_space(anywhere: Site) -> None:
-    thread = await anywhere.thread()
-    run = await anywhere.play(thread)
+async def test_what_belongs_to_a_deleted_thread_leaves_the_lists_of_its_space(backend_site: Site) -> None:
+    thread = await backend_site.thread()
+    run = await backend_site.play(thread)
     body = {"type": "doc", "title": "Notes", "content": "x"}
-    made = await anywhere.post(f"/api/runs/{run['id']}/artifacts", body)
-    await anywhere.delete(f"/api/threads/{thread}")
+    made = await backend_site.post(f"/api/runs/{run['id']}/artifacts", body)
+    await backend_site.delete(f"/api/threads/{thread}")
     for path, gone in (("runs", run), ("artifacts", made)):
-        assert gone["id"] not in [each["id"] for each in (await anywhere.get(f"/api/{path}"))["items"]]
-        assert (await anywhere.get(f"/api/{path}/{gone['id']}"))["id"] == gone["id"]
-    refused = await anywhere.post(f"/api/runs/{run['id']}/artifacts", body, expect=409)
+        assert gone["id"] not in [each["id"] for each in (await backend_site.get(f"/api/{path}"))["items"]]
+        assert (await backend_site.get(f"/api/{path}/{gone['id']}"))["id"] == gone["id"]
+    refused = await backend_site.post(f"/api/runs/{run['id']}/artifacts", body, expect=409)
     assert refused["error"]["code"] == "THREAD_CLOSED"
-    assert [each["id"] for each in (await anywhere.get(f"/api/threads/{thread}"))["runs"]] == [run["id"]]
+    assert [each["id"] for each in (await backend_site.get(f"/api/threads/{thread}"))["runs"]] == [run["id"]]
 
 
 async def test_a_thread_with_a_live_run_is_not_deleted(site: Site) -> None:
     run = await stalling(site)
-    refused = await site.ask("DELETE", f"/api/threads/{run['thread_id']}")
+    refused = await site.request("DELETE", f"/api/threads/{run['thread_id']}")
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "RUN_ACTIVE")
     await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
     await ended(site, run)
@@ -90,50 +90,50 @@ async def test_a_thread_with_a_live_run_is_not_deleted(site: Site) -> None:
 async def test_a_thread_that_is_deleted_while_runs_are_started_has_none_or_stays(site: Site) -> None:
     for _ in range(5):
         thread = await site.thread(agent_type="staller")
-        starts = [site.ask("POST", f"/api/threads/{thread}/runs", json={"input": "x"}) for _ in range(3)]
-        *started, deleted = await asyncio.gather(*starts, site.ask("DELETE", f"/api/threads/{thread}"))
-        live = [answer.json()["id"] for answer in started if answer.status_code == 201]
-        codes = {answer.json()["error"]["code"] for answer in started if answer.status_code != 201}
+        starts = [site.request("POST", f"/api/threads/{thread}/runs", json={"input": "x"}) for _ in range(3)]
+        *started, deleted = await asyncio.gather(*starts, site.request("DELETE", f"/api/threads/{thread}"))
+        live = [response.json()["id"] for response in started if response.status_code == 201]
+        codes = {response.json()["error"]["code"] for response in started if response.status_code != 201}
         assert codes <= {"THREAD_CLOSED"}
         assert (deleted.status_code == 204) != bool(live)
         for run in live:
             await site.post(f"/api/runs/{run}/cancel", expect=200)
 
 
-async def test_messages_are_paged_from_the_end(anywhere: Site) -> None:
-    thread = await anywhere.thread()
+async def test_messages_are_paged_from_the_end(backend_site: Site) -> None:
+    thread = await backend_site.thread()
     for text in ("one", "two", "three"):
-        await anywhere.play(thread, text)
+        await backend_site.play(thread, text)
     seen: list[int] = []
-    async for items in anywhere.pages(f"/api/threads/{thread}/messages", limit=4):
+    async for items in backend_site.pages(f"/api/threads/{thread}/messages", limit=4):
         seen = [message["sequence"] for message in items] + seen
     assert seen == list(range(6))
 
 
-async def test_input_that_waits_is_paged_like_all_that_was_said(anywhere: Site) -> None:
-    live = await stalling(anywhere)
+async def test_input_that_waits_is_paged_like_all_that_was_said(backend_site: Site) -> None:
+    live = await stalling(backend_site)
     thread = live["thread_id"]
-    first = (await anywhere.get(f"/api/threads/{thread}/messages"))["items"][0]["content"]
+    first = (await backend_site.get(f"/api/threads/{thread}/messages"))["items"][0]["content"]
     body = {"messages": [{"content": f"{number}"} for number in range(7)]}
     queued = [
-        await anywhere.post(f"/api/threads/{thread}/runs", body),
-        await anywhere.post(f"/api/threads/{thread}/runs", body),
+        await backend_site.post(f"/api/threads/{thread}/runs", body),
+        await backend_site.post(f"/api/threads/{thread}/runs", body),
     ]
     whole = [first, *map(str, range(7)), *map(str, range(7))]
     for limit in (1, 2, 5, 15, 16):
         seen: list[str] = []
-        async for items in anywhere.pages(f"/api/threads/{thread}/messages", limit=limit):
+        async for items in backend_site.pages(f"/api/threads/{thread}/messages", limit=limit):
             assert len(items) <= limit
             seen = [message["content"] for message in items] + seen
         assert seen == whole
-    history = await anywhere.get(f"/api/threads/{thread}/history", limit=1)
+    history = await backend_site.get(f"/api/threads/{thread}/history", limit=1)
     assert ([message["content"] for message in history["messages"]], len(history["runs"])) == (["6"], 1)
-    export = await anywhere.get(f"/api/threads/{thread}/export", format="json")
+    export = await backend_site.get(f"/api/threads/{thread}/export", format="json")
     assert [message["content"] for message in export["messages"]] == whole
-    await anywhere.get(f"/api/threads/{thread}/messages", cursor=".", expect=400)
-    await anywhere.get(f"/api/threads/{thread}/messages", cursor=".missing", expect=400)
+    await backend_site.get(f"/api/threads/{thread}/messages", cursor=".", expect=400)
+    await backend_site.get(f"/api/threads/{thread}/messages", cursor=".missing", expect=400)
     for run in (*queued, live):
-        await anywhere.post(f"/api/runs/{run['id']}/cancel", expect=200)
+        await backend_site.post(f"/api/runs/{run['id']}/cancel", expect=200)
 
 
 async def test_a_thread_without_a_run_has_nothing_to_tell(site: Site) -> None:
@@ -168,10 +168,10 @@ async def test_history_tells_where_a_thread_stands(site: Site) -> None:
 async def test_a_conversation_is_exported_for_people_and_for_programs(site: Site) -> None:
     thread = await site.thread(agent_type="planner", title="Cakes\nand more")
     run = await site.play(thread, "use ``` well")
-    answer = await site.ask("GET", f"/api/threads/{thread}/export")
-    assert answer.headers["content-type"] == "text/markdown; charset=utf-8"
-    assert answer.text.startswith("# Cakes and more\n")
-    assert "Calls `plan_create`:" in answer.text
+    response = await site.request("GET", f"/api/threads/{thread}/export")
+    assert response.headers["content-type"] == "text/markdown; charset=utf-8"
+    assert response.text.startswith("# Cakes and more\n")
+    assert "Calls `plan_create`:" in response.text
     whole = await site.get(f"/api/threads/{thread}/export", format="json", run_id=run["id"])
     assert (whole["thread"]["id"], whole["run"]["id"]) == (thread, run["id"])
     assert [message.role for message in msgspec.convert(whole["messages"], list[Message])] == [
@@ -186,8 +186,8 @@ async def test_a_conversation_is_exported_for_people_and_for_programs(site: Site
     "path", ["messages", "runs", "history", "tree", "export", "tasks", "plan", "artifacts", "runs/run_x/messages"]
 )
 async def test_what_is_asked_of_a_thread_that_is_not_there_is_not_found(site: Site, path: str) -> None:
-    answer = await site.get(f"/api/threads/thr_nowhere/{path}", expect=404)
-    assert answer["error"]["code"] == "NOT_FOUND"
+    response = await site.get(f"/api/threads/thr_nowhere/{path}", expect=404)
+    assert response["error"]["code"] == "NOT_FOUND"
 
 
 async def test_a_run_of_another_thread_is_not_found_here(site: Site) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.workspace.folder import Workspace
-from tests.api.serving import serving
+from tests.api.server_process import run_server
 
 SAID = "open sesame"
 proto: Any = import_module("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
@@ -57,15 +57,15 @@ def receiving() -> Iterator[Receiver]:
             thread.join()
 
 
-def served(folder: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, **telemetry: bool) -> str:
+def run_agent_on_server(folder: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, **telemetry: bool) -> str:
     """Have a server that sends its spans to a receiver run an agent, and return the run."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
     Workspace.create(folder / "workspace")
     settings = {"telemetry": {"traces": True, **telemetry}}
     (folder / "workspace" / "settings.json").write_text(json.dumps(settings))
-    with serving(folder, "--quiet") as server:
-        thread = server.ask("/api/threads", {"agent_type": "hello"})["id"]
-        run: str = server.ask(f"/api/threads/{thread}/runs?wait=60", {"input": SAID})["id"]
+    with run_server(folder, "--quiet") as server:
+        thread = server.request("/api/threads", {"agent_type": "hello"})["id"]
+        run: str = server.request(f"/api/threads/{thread}/runs?wait=60", {"input": SAID})["id"]
         assert server.stop() == (0, "")  # what is left is sent before it ends
     return run
 
@@ -84,7 +84,7 @@ def _read(owner: Any) -> dict[str, Any]:
 
 def test_a_run_arrives_as_one_trace_without_what_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiving() as receiver:
-        run = served(tmp_path, receiver, monkeypatch)
+        run = run_agent_on_server(tmp_path, receiver, monkeypatch)
         spans = spans_of(receiver)
     (work, about_work), (chat, about_chat) = spans["invoke_agent"], spans["chat"]
     assert set(spans) == {"invoke_agent", "chat"}
@@ -97,6 +97,6 @@ def test_a_run_arrives_as_one_trace_without_what_was_said(tmp_path: Path, monkey
 
 def test_what_was_said_arrives_where_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with receiving() as receiver:
-        served(tmp_path, receiver, monkeypatch, capture_content=True)
+        run_agent_on_server(tmp_path, receiver, monkeypatch, capture_content=True)
         _, about_chat = spans_of(receiver)["chat"]
     assert SAID in about_chat["gen_ai.input.messages"].string_value

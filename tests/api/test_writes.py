@@ -15,7 +15,7 @@ from holdfast.api.uvicorn_protocols import HeadCoalescingTransport, HttpProtocol
 from holdfast.control.streams.broadcast import MAX_BATCH_BYTES, PAGE_ITEMS, Channel, StreamEnd, Subscriber
 from holdfast.domain.instant import Millis, instant
 from holdfast.ports.log import LoggedEvent
-from tests.api.site import answering
+from tests.api.site import serve_app
 
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 
@@ -36,7 +36,7 @@ class Wire:
         return b"closed" in self.written
 
 
-class Answer:
+class FakeCycle:
     """What writes to the transport that it has."""
 
     def __init__(self, wire: Wire) -> None:
@@ -46,9 +46,9 @@ class Answer:
 
 async def test_a_head_goes_out_with_what_follows_it_at_once() -> None:
     wire = Wire()
-    answer = Answer(wire)
+    cycle = FakeCycle(wire)
     for piece in (HEAD, b"body", b"more"):
-        answer.transport.write(piece)
+        cycle.transport.write(piece)
     assert wire.written == [HEAD + b"body", b"more"]
     await asyncio.sleep(0)
     assert wire.written == [HEAD + b"body", b"more"]
@@ -56,30 +56,30 @@ async def test_a_head_goes_out_with_what_follows_it_at_once() -> None:
 
 async def test_a_head_that_nothing_follows_goes_out_in_the_next_turn() -> None:
     wire = Wire()
-    answer = Answer(wire)
-    answer.transport.write(HEAD)
+    cycle = FakeCycle(wire)
+    cycle.transport.write(HEAD)
     assert wire.written == []
     await asyncio.sleep(0)
     assert wire.written == [HEAD]
-    answer.transport.write(b"body")
+    cycle.transport.write(b"body")
     assert wire.written == [HEAD, b"body"]
 
 
 async def test_nothing_stands_between_an_answer_and_its_transport_once_its_head_is_out() -> None:
     wire = Wire()
-    answer = Answer(wire)
-    assert answer.transport is not wire
-    answer.transport.write(HEAD)
-    answer.transport.write(b"body")
-    assert answer.transport is wire
+    cycle = FakeCycle(wire)
+    assert cycle.transport is not wire
+    cycle.transport.write(HEAD)
+    cycle.transport.write(b"body")
+    assert cycle.transport is wire
 
 
 async def test_a_head_goes_out_before_the_connection_is_closed() -> None:
     wire = Wire()
-    answer = Answer(wire)
-    assert not answer.transport.is_closing()
-    answer.transport.write(HEAD)
-    joining = answer.transport
+    cycle = FakeCycle(wire)
+    assert not cycle.transport.is_closing()
+    cycle.transport.write(HEAD)
+    joining = cycle.transport
     joining.close()
     await asyncio.sleep(0)
     assert wire.written == [HEAD, b"closed"]
@@ -114,7 +114,7 @@ async def test_each_answer_of_a_connection_is_one_write(monkeypatch: pytest.Monk
         await send({"type": "http.response.body", "body": b"hello"})
 
     monkeypatch.setattr("holdfast.api.uvicorn_protocols.HttpProtocol", Recorded)
-    async with answering(HostOriginMiddleware(app)) as url, httpx2.AsyncClient(base_url=url, trust_env=False) as client:
+    async with serve_app(HostOriginMiddleware(app)) as url, httpx2.AsyncClient(base_url=url, trust_env=False) as client:
         for _ in range(3):
             assert (await client.get("/")).text == "hello"
     (recorder,) = recorders

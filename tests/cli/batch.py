@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tests.api.serving import LIMIT
+from tests.api.server_process import TIMEOUT_SECONDS
 
 PROGRAM: Final = """
 import contextlib, io, json, sys
@@ -41,7 +41,7 @@ def run_all(commands: Sequence[Sequence[str]]) -> list[CommandResult]:
         input=json.dumps(commands),
         stdout=subprocess.PIPE,
         text=True,
-        timeout=LIMIT,
+        timeout=TIMEOUT_SECONDS,
         check=True,
     )
     return [CommandResult(*json.loads(line)) for line in process.stdout.splitlines()]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as package
-from tests.api.serving import HOLDFAST, LIMIT
+from tests.api.server_process import HOLDFAST, TIMEOUT_SECONDS
 from tests.cli.batch import PROGRAM, run_all
 
 HEAVY = ("litestar", "uvicorn", "uvloop", "httpx2", "websockets", "rich", "pydantic_ai", "sqlite3", "asyncpg")
@@ -35,7 +35,9 @@ def test_an_unknown_command_is_a_usage_error_and_help_names_the_program() -> Non
 @pytest.mark.parametrize("command", [["version"], ["openapi", "--json"], ["--help"]], ids=" ".join)
 def test_a_full_stdout_is_reported_in_one_line_with_its_own_exit_code(command: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([*HOLDFAST, *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+        done = subprocess.run(
+            [*HOLDFAST, *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS
+        )
     assert (done.returncode, done.stderr) == (4, "holdfast: cannot print to stdout: No space left on device\n")
 
 
@@ -43,7 +45,9 @@ def test_a_closed_pipe_ends_a_command_quietly() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = subprocess.run([*HOLDFAST, "openapi"], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+        done = subprocess.run(
+            [*HOLDFAST, "openapi"], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS
+        )
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (4, "")
@@ -51,15 +55,15 @@ def test_a_closed_pipe_ends_a_command_quietly() -> None:
 
 def test_a_closed_stderr_is_ignored(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([*HOLDFAST, "init", str(tmp_path / "new")], stderr=full, timeout=LIMIT)
+        done = subprocess.run([*HOLDFAST, "init", str(tmp_path / "new")], stderr=full, timeout=TIMEOUT_SECONDS)
     assert (done.returncode, (tmp_path / "new" / "agents").is_dir()) == (0, True)
 
 
 def test_heavy_modules_are_imported_only_by_commands_that_need_them() -> None:
     commands = [["version"], ["--help"], ["run", "follow", "--help"], ["serve", "--help"], ["serve", "--nonsense"]]
     program = f"{PROGRAM}\nprint([name for name in {HEAVY!r} if name in sys.modules])"
-    command_lines = json.dumps(commands)
+    asked = json.dumps(commands)
     done = subprocess.run(
-        [sys.executable, "-c", program], input=command_lines, capture_output=True, text=True, timeout=LIMIT
+        [sys.executable, "-c", program], input=asked, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
     )
     assert done.stdout.splitlines()[-1] == "[]"

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from tests.api.serving import LIMIT
+from tests.api.server_process import TIMEOUT_SECONDS
 from tests.architecture.project import ROOT
 from tests.cli.batch import run_all
 
@@ -40,7 +40,7 @@ def demo(folder: Path, *, terminal: bool) -> Iterator["subprocess.Popen[str]"]:
         yield process
     finally:
         process.terminate()
-        process.communicate(timeout=LIMIT)
+        process.communicate(timeout=TIMEOUT_SECONDS)
         os.close(master)
         os.close(slave)
 
@@ -56,11 +56,11 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
             line = terminal.stdout.readline()
             assert line, shown
             shown += line
-        whole, _ = machine.communicate(timeout=LIMIT)
+        whole, _ = machine.communicate(timeout=TIMEOUT_SECONDS)
         assert machine.returncode == 0, whole
         yield whole, shown
         terminal.send_signal(signal.SIGTERM)
-        rest, _ = terminal.communicate(timeout=LIMIT)
+        rest, _ = terminal.communicate(timeout=TIMEOUT_SECONDS)
         assert (terminal.returncode, "Stopped." in rest) == (0, True)
 
 
@@ -86,7 +86,7 @@ def test_the_printed_follow_command_works(outputs: tuple[str, str]) -> None:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
 def test_the_printed_curl_commands_work(outputs: tuple[str, str]) -> None:
     create, stream, export = (
-        subprocess.run(command, shell=True, capture_output=True, text=True, timeout=LIMIT, check=True).stdout
+        subprocess.run(command, shell=True, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=True).stdout
         for command in CURL.findall(outputs[1])
     )
     assert json.loads(create)["taskId"].startswith("task_")

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from tests.api.serving import HOLDFAST, LIMIT, Server, serving
+from tests.api.server_process import HOLDFAST, TIMEOUT_SECONDS, Server, run_server
 from tests.cli.batch import run_all
 from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 
@@ -30,8 +30,8 @@ main()
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("follow")
-    write_agents(folder)
-    with serving(folder, "--quiet") as up:
+    fill(folder)
+    with run_server(folder, "--quiet") as up:
         yield up
 
 
@@ -78,7 +78,7 @@ def follower(server: Server, run: str, *options: str) -> Iterator[Follower]:
         text=True,
         env=os.environ | {"NO_COLOR": "1"},
     )
-    alarm = threading.Timer(LIMIT, process.kill)
+    alarm = threading.Timer(TIMEOUT_SECONDS, process.kill)
     alarm.start()
     try:
         yield Follower(process)
@@ -128,7 +128,7 @@ def test_characters_that_the_output_encoding_lacks_are_escaped(server: Server) -
     run = server.start("bot")
     command = [*HOLDFAST, "run", "follow", run, "--url", server.url]
     environment = os.environ | {"NO_COLOR": "1", "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, env=environment)
     assert (done.returncode, done.stderr) == (0, f"run {run} completed\n")
     assert "agent     hello you\\u2028two\n          lines\n" in done.stdout
 
@@ -137,19 +137,19 @@ def test_characters_that_the_output_encoding_lacks_are_escaped(server: Server) -
 def test_a_full_disk_has_its_own_exit_code(server: Server, options: list[str]) -> None:
     command = [*HOLDFAST, "run", "follow", server.start("bot"), "--url", server.url, *options]
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS)
     assert (done.returncode, done.stderr) == (4, "holdfast: cannot print to stdout: No space left on device\n")
 
 
 def test_a_question_is_shown_and_the_run_followed_across_server_restarts(tmp_path: Path) -> None:
-    write_agents(tmp_path)
-    with serving(tmp_path, "--quiet") as server:
+    fill(tmp_path)
+    with run_server(tmp_path, "--quiet") as server:
         run = server.start("asker")
         with follower(server, run) as following:
             following.until("question  which?")
             assert server.stop()[0] == 0
-            with serving(tmp_path, "--quiet", "--port", server.port) as another:
-                another.ask(f"/api/runs/{run}/respond", {"response": "that one"})
+            with run_server(tmp_path, "--quiet", "--port", server.port) as another:
+                another.request(f"/api/runs/{run}/respond", {"response": "that one"})
                 code, out, err = following.end()
     assert (code, "agent     so be it\n" in out) == (0, True)
     assert ["connection to" in err, "reconnected" in err] == [True, True]
@@ -162,26 +162,26 @@ def test_ctrl_c_detaches_and_a_cancelled_run_has_its_own_exit_code(server: Serve
         following.process.send_signal(signal.SIGINT)
         code, _, err = following.end()
     assert code == 130
-    resume_command = f"holdfast run follow {run} --transport ws --url {server.url} --json --after "
-    assert f"detached, the run continues: {resume_command}" in err
-    assert server.ask(f"/api/runs/{run}")["status"] in ("queued", "running")
+    again = f"holdfast run follow {run} --transport ws --url {server.url} --json --after "
+    assert f"detached, the run continues: {again}" in err
+    assert server.request(f"/api/runs/{run}")["status"] in ("queued", "running")
     with follower(server, run, "--json") as following:
         following.until("TEXT_MESSAGE_CONTENT")
-        server.ask(f"/api/runs/{run}/cancel", {})
+        server.request(f"/api/runs/{run}/cancel", {})
         code, _, err = following.end()
     assert code == 3
     assert f"run {run} cancelled" in err
 
 
 def test_followers_survive_a_killed_server_and_see_every_event_once(tmp_path: Path) -> None:
-    workspace = write_agents(tmp_path)
-    with serving(tmp_path, "--quiet") as server:
+    workshop = fill(tmp_path)
+    with run_server(tmp_path, "--quiet") as server:
         run = server.start("staller")
         with follower(server, run, "--json") as sse, follower(server, run, "--json", "--transport", "ws") as ws:
             first_parts = [following.until("TEXT_MESSAGE_CONTENT") for following in (sse, ws)]
             server.kill()
-            workspace.script(say("here I am again", chunks=15), agent="staller")
-            with serving(tmp_path, "--quiet", "--port", server.port) as another:
+            workshop.script(say("here I am again", chunks=15), agent="staller")
+            with run_server(tmp_path, "--quiet", "--port", server.port) as another:
                 ended = [following.end() for following in (sse, ws)]
                 log = another.log(run)
     for before, (code, after, err) in zip(first_parts, ended, strict=True):

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.domain.content import Json
 from holdfast.workspace.folder import Workspace
-from tests.api.serving import LIMIT, serving
+from tests.api.server_process import TIMEOUT_SECONDS, run_server
 from tests.architecture.project import ROOT
 from tests.cli.batch import CommandResult, run_all
 
@@ -72,8 +72,8 @@ def test_an_invalid_request_is_refused_in_one_line(workspace: str, tmp_path: Pat
 
 
 def test_a_running_server_is_called_with_the_key_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(tmp_path, "--quiet") as server:
-        run, url = server.ask("/agents/hello/task", {"input": "hi"})["taskId"], ["--url", server.url]
+    with run_server(tmp_path, "--quiet") as server:
+        run, url = server.request("/agents/hello/task", {"input": "hi"})["taskId"], ["--url", server.url]
         listing = ["key", "list", "--json", *url]
         following = [["run", "follow", run, "--transport", transport, *url] for transport in ("sse", "ws")]
         owned, first, *refused = run_all(
@@ -109,12 +109,15 @@ def test_the_commands_of_the_network_guide_work(
     monkeypatch.setenv("HOLDFAST_API_KEY", created.out.strip())
     options = shlex.split(opened)[4:]
     assert options[0] == "--host"
-    with serving(tmp_path, "--quiet", *options) as server:
+    with run_server(tmp_path, "--quiet", *options) as server:
         url = f"http://127.0.0.1:{server.port}"
         responses = [_run_curl(line, url) for line in lines if line.startswith("curl")]
         assert ["error" in responses[0], "items" in responses[1], responses[2].get("id")] == [True, True, "pastry"]
         named = subprocess.run(
-            ["curl", "-s", "-H", "Host: bakery.local", f"{url}/health"], capture_output=True, timeout=LIMIT, check=True
+            ["curl", "-s", "-H", "Host: bakery.local", f"{url}/health"],
+            capture_output=True,
+            timeout=TIMEOUT_SECONDS,
+            check=True,
         )
         assert json.loads(named.stdout) == {"status": "ok"}
         through = [_arguments(line.replace(ADDRESS, url)) for line in lines if f"--url {ADDRESS}" in line]
@@ -130,9 +133,9 @@ def _arguments(line: str) -> list[str]:
     return shlex.split(line)[1:]
 
 
-def _run_curl(line: str, url: str) -> Json:
-    process = subprocess.run(
-        line.replace(ADDRESS, url), shell=True, capture_output=True, timeout=LIMIT, check=True, env=os.environ
+def _curled(line: str, url: str) -> Json:
+    done = subprocess.run(
+        line.replace(ADDRESS, url), shell=True, capture_output=True, timeout=TIMEOUT_SECONDS, check=True, env=os.environ
     )
     return json.loads(process.stdout)
 

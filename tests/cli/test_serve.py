@@ -12,7 +12,7 @@ from typing import Final
 
 import holdfast as package
 from holdfast.workspace.folder import Workspace
-from tests.api.serving import HOLDFAST, LIMIT, serving
+from tests.api.server_process import HOLDFAST, TIMEOUT_SECONDS, run_server
 from tests.cli.batch import run_all
 
 # Root may read everything, so the process drops its privileges, after importing modules that others may not read.
@@ -37,17 +37,17 @@ def announced(workspace: Path, *options: str) -> Iterator[str]:
         yield process.stderr.readline()
     finally:
         process.terminate()
-        process.communicate(timeout=LIMIT)
+        process.communicate(timeout=TIMEOUT_SECONDS)
 
 
 def test_a_new_workspace_is_served_until_sigterm_shuts_it_down(tmp_path: Path) -> None:
-    with serving(tmp_path, "--workers", "2", "--log-format", "json") as server:
-        assert server.ask("/health") == {"status": "ok"}
-        assert server.ask("/ready") == {"status": "ready"}
-        assert server.ask("/version") == {"name": "holdfast", "version": package.__version__}
-        thread = server.ask("/api/threads", {})
+    with run_server(tmp_path, "--workers", "2", "--log-format", "json") as server:
+        assert server.request("/health") == {"status": "ok"}
+        assert server.request("/ready") == {"status": "ready"}
+        assert server.request("/version") == {"name": "holdfast", "version": package.__version__}
+        thread = server.request("/api/threads", {})
         assert thread["agent_type"] == "hello"
-        run = server.ask(f"/api/threads/{thread['id']}/runs?wait=30", {"input": "hi"})
+        run = server.request(f"/api/threads/{thread['id']}/runs?wait=30", {"input": "hi"})
         assert run["status"] == "completed"
         code, log = server.stop()
     assert code == 0
@@ -57,12 +57,12 @@ def test_a_new_workspace_is_served_until_sigterm_shuts_it_down(tmp_path: Path) -
 
 
 def test_acknowledged_data_survives_a_kill_and_ctrl_c_shuts_a_server_down(tmp_path: Path) -> None:
-    with serving(tmp_path, "--workers", "0", "--quiet") as server:
-        thread = server.ask("/api/threads", {})["id"]
-        runs = [server.ask(f"/api/threads/{thread}/runs", {"input": f"{n}"})["id"] for n in range(3)]
+    with run_server(tmp_path, "--workers", "0", "--quiet") as server:
+        thread = server.request("/api/threads", {})["id"]
+        runs = [server.request(f"/api/threads/{thread}/runs", {"input": f"{n}"})["id"] for n in range(3)]
         server.kill()
-    with serving(tmp_path) as server:
-        listed = server.ask(f"/api/threads/{thread}/runs")["items"]
+    with run_server(tmp_path) as server:
+        listed = server.request(f"/api/threads/{thread}/runs")["items"]
         assert [run["id"] for run in listed] == runs[::-1]
         code, log = server.stop(signal.SIGINT)
     assert (code, "Traceback" in log) == (0, False)
@@ -108,7 +108,7 @@ def test_every_json_log_line_is_an_object_and_quiet_has_no_startup_lines(tmp_pat
     assert first["message"] == f"serving {workspace} at {first['url']}"
     with announced(workspace) as line:
         assert line.startswith(f"holdfast {package.__version__} serving {workspace} at http://")
-    with serving(tmp_path, "--log-format", "json", "--quiet") as server:
+    with run_server(tmp_path, "--log-format", "json", "--quiet") as server:
         assert server.stop() == (0, "")
 
 
@@ -117,7 +117,7 @@ def test_broken_agents_are_logged_at_startup_one_line_each(tmp_path: Path) -> No
     for name in ("one", "two"):
         (agents / name).mkdir()
         (agents / name / "agent.json").write_text("{")
-    with serving(tmp_path, "--quiet") as server:
+    with run_server(tmp_path, "--quiet") as server:
         _, log = server.stop()
     assert ["WARNING agents/one/" in log, "WARNING agents/two/" in log, log.count("\n")] == [True, True, 2]
 
@@ -126,7 +126,7 @@ def test_broken_settings_are_logged_once(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "workspace")
     workspace.settings.write_text("{")
     command = [*HOLDFAST, "serve", "--port", "0", "--workspace", str(workspace.path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     assert (done.returncode, done.stderr.count("\n"), done.stderr[:28]) == (1, 1, "holdfast: settings.json: is ")
 
 
@@ -138,22 +138,22 @@ def test_rules_for_workspace_tools_are_valid_and_a_broken_edit_is_logged_once(
     (workspace.tools / "weigh").mkdir(parents=True)
     (workspace.tools / "weigh" / "tool.json").write_text(json.dumps(tool))
     workspace.settings.write_text(json.dumps({"default_agent": "hello", "permissions": {"ask": ["weigh"]}}))
-    with serving(tmp_path, "--quiet") as server:
-        assert server.ask("/api/threads", {})["agent_type"] == "hello"
+    with run_server(tmp_path, "--quiet") as server:
+        assert server.request("/api/threads", {})["agent_type"] == "hello"
         workspace.settings.write_text("{")
-        while server.ask("/settings")["error"] is None:
+        while server.request("/settings")["error"] is None:
             pass
-        assert server.ask("/api/threads", {})["agent_type"] == "hello"
+        assert server.request("/api/threads", {})["agent_type"] == "hello"
         _, log = server.stop()
     assert ["the last valid version stays in use" in log, log.count("\n")] == [True, 1]
 
 
 def test_a_port_or_database_in_use_is_reported(tmp_path: Path) -> None:
     other = Workspace.create(tmp_path / "other").path
-    with serving(tmp_path) as server:
-        same_database = ["serve", "--workspace", str(tmp_path / "workspace"), "--port", "0"]
-        same_port = ["serve", "--workspace", str(other), "--port", server.port]
-        ended = run_all([same_database, same_port])
+    with run_server(tmp_path) as server:
+        held = ["serve", "--workspace", str(tmp_path / "workspace"), "--port", "0"]
+        taken = ["serve", "--workspace", str(other), "--port", server.port]
+        ended = run_all([held, taken])
     assert [(done.code, done.out, done.err.count("\n")) for done in ended] == [(1, "", 1)] * 2
     assert "STORE_OWNED" in ended[0].err
     assert f"cannot listen on 127.0.0.1:{server.port}" in ended[1].err
@@ -166,7 +166,9 @@ def test_an_unreadable_folder_is_an_error_but_not_a_usage_error() -> None:
             [*command, folder] for command in (["serve", "--port", "0", "--workspace"], ["doctor", "-w"], ["init"])
         )
         ended = [
-            subprocess.run([sys.executable, "-c", UNPRIVILEGED, *each], capture_output=True, text=True, timeout=LIMIT)
+            subprocess.run(
+                [sys.executable, "-c", UNPRIVILEGED, *each], capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+            )
             for each in words
         ]
     assert [done.returncode for done in ended] == [1, 1, 1]

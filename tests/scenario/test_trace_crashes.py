@@ -14,7 +14,7 @@ from holdfast.domain.ids import RunId
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.telemetry.run_spans import run_trace_id
 from holdfast.workspace.folder import Workspace
-from tests.api.serving import LIMIT, Server, serving
+from tests.api.server_process import TIMEOUT_SECONDS, Server, run_server
 
 AGENT: Final = "traced"
 LOOK: Final = {"call": [{"name": "todo_read", "arguments": {}}]}
@@ -37,14 +37,14 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_after_a_crash_a_run_stays_in_its_trace(workspace: Path) -> None:
-    with serving(workspace) as server:
+    with run_server(workspace) as server:
         run = server.start(AGENT)
         output = _until_printed(server, "execute_tool")
         _follow(server, run, until=lambda: any("CONTENT" in event["type"] for event in server.log(run)))
         before = _spans(output + _end(server, signal.SIGKILL))
     _write_script(workspace, LOOK, {"say": "done"})
-    with serving(workspace) as server:
-        _follow(server, run, until=lambda: server.ask(f"/api/runs/{run}")["status"] == "completed")
+    with run_server(workspace) as server:
+        _follow(server, run, until=lambda: server.request(f"/api/runs/{run}")["status"] == "completed")
         after = _spans(_end(server, signal.SIGTERM))
     trace = f"0x{run_trace_id(DEFAULT_SPACE, RunId(run)):032x}"
     assert {span["context"]["trace_id"] for span in (*before, *after)} == {trace}
@@ -73,12 +73,12 @@ def _write_script(folder: Path, *turns: Json) -> None:
 def _follow(server: Server, run: str, *, until: Callable[[], bool]) -> None:
     """Poll a run until it has ended."""
     while not until():
-        assert server.ask(f"/api/runs/{run}")["status"] != "failed"
+        assert server.request(f"/api/runs/{run}")["status"] != "failed"
 
 
 def _end(server: Server, number: int) -> str:
     server.process.send_signal(number)
-    return server.process.communicate(timeout=LIMIT)[0]
+    return server.process.communicate(timeout=TIMEOUT_SECONDS)[0]
 
 
 def _spans(output: str) -> list[Json]:

@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.domain.content import Json
 from holdfast.domain.events import Event, encode_event
-from tests.api.serving import LIMIT
+from tests.api.server_process import TIMEOUT_SECONDS
 from tests.api.site import Site
 from tests.architecture.project import ROOT
 
@@ -133,7 +133,7 @@ class Driver:
         number = next(self._numbers)
         result = self._pending[number] = asyncio.get_running_loop().create_future()
         self._in.write(json.dumps({"number": number, "command": command, **options}).encode() + b"\n")
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await result
 
     async def read_results(self) -> None:

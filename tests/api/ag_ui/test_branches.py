@@ -146,7 +146,7 @@ async def test_a_request_may_name_its_base_run(site: Site, driver: Driver, way: 
     body = {"threadId": thread, "runId": f"{way}-{name}", "messages": [user("three", "three")]}
     query = f"?base_run_id={name}" if way == "query" else ""
     more = {"parentRunId": name} if way == "parent" else {}
-    answer = await site.ask("POST", f"/api/threads/{thread}/runs{query}", json={**body, **more})
+    answer = await site.request("POST", f"/api/threads/{thread}/runs{query}", json={**body, **more})
     assert answer.status_code == 200
     assert (await site.get(f"/api/runs/{body['runId']}"))["base_run_id"] == name
 

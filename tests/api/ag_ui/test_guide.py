@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from tests.api.ag_ui.driver import INSTALLED, install
-from tests.api.serving import LIMIT, Server, serving
+from tests.api.server_process import TIMEOUT_SECONDS, Server, run_server
 from tests.architecture.project import ROOT
 
 GUIDE: Final = (ROOT / "docs" / "guides" / "ag-ui.md").read_text()
@@ -24,12 +24,12 @@ HELLO: Final = "Hello! You said: good morning."
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("guide"), "--quiet", "--cors-origin", SITE) as running:
+    with run_server(tmp_path_factory.mktemp("guide"), "--quiet", "--cors-origin", SITE) as running:
         yield running
 
 
 def run_command(command: list[str], *, cwd: Path | None = None) -> str:
-    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=True, cwd=cwd).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=True, cwd=cwd).stdout
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")

@@ -82,7 +82,7 @@ async def test_a_repeated_response_is_rejected(site: Site, driver: Driver) -> No
     late = await client.attempt("given-3", resume=[answer])
     assert (late.failed["status"], late.failed["payload"]["error"]["code"]) == (404, "NOT_FOUND")
     body = {"threadId": first.events[0]["threadId"], "runId": "given-2", "messages": [], "resume": [answer]}
-    assert (await site.ask("POST", f"/api/threads/{body['threadId']}/runs", json=body)).status_code == 404
+    assert (await site.request("POST", f"/api/threads/{body['threadId']}/runs", json=body)).status_code == 404
 
 
 async def test_a_used_run_id_cannot_name_a_segment(site: Site, driver: Driver) -> None:

@@ -10,8 +10,8 @@ from tests.api.ag_ui.driver import Driver
 from tests.api.ag_ui.test_client_tools import TOOL, pending, tool_result
 from tests.api.ag_ui.test_interrupts import resolved
 from tests.api.site import Site, eventually
-from tests.api.streams.mortal import mortal
-from tests.scenario.agents.agent_workspace import AgentWorkspace, say
+from tests.api.streams.restarting_server import serve_with_restarts
+from tests.scenario.agents.workshop import Workshop, say
 
 TIMEOUT_SECONDS: Final = 120.0
 
@@ -32,7 +32,7 @@ async def test_the_text_of_an_abandoned_model_call_is_removed(site: Site, driver
 async def test_a_snapshot_has_the_number_of_the_event_before_it_and_is_not_stored(site: Site) -> None:
     thread = await site.thread(agent_type="breaking")
     body = {"threadId": thread, "runId": f"lost-{thread}", "messages": [{"id": "u", "role": "user", "content": "hi"}]}
-    answer = await site.ask("POST", f"/api/threads/{thread}/runs", json=body)
+    answer = await site.request("POST", f"/api/threads/{thread}/runs", json=body)
     frames = [frame.splitlines() for frame in answer.text.split("\n\n") if frame.startswith("id: ")]
     (index,) = [number for number, frame in enumerate(frames) if "MESSAGES_SNAPSHOT" in frame[1]]
     assert "holdfast.abandoned" in frames[index - 1][1]
@@ -46,7 +46,7 @@ async def test_a_client_rejoins_after_the_server_was_killed(driver: Driver, tmp_
     workshop.agent(say("this is only a part", stall=True))
     async with (
         asyncio.timeout(TIMEOUT_SECONDS),
-        mortal(tmp_path, database=workshop.database, workers=2, lease=2.0) as server,
+        serve_with_restarts(tmp_path, database=workshop.where, workers=2, lease=2.0) as server,
     ):
         url = f"http://{await server.host()}"
         client = await driver.client(url, "talk", agent="bot")
@@ -55,7 +55,7 @@ async def test_a_client_rejoins_after_the_server_was_killed(driver: Driver, tmp_
             running = tasks.create_task(client.attempt("cut-off"))
             await _wait_for_text(url, "cut-off")
             workshop.script(say("the whole answer"))
-            await server.die_and_live()
+            await server.restart()
         assert "RUN_FINISHED" not in running.result().types
         await client.move(f"http://{await server.host()}")
         joined = await client.join("cut-off")

@@ -22,7 +22,7 @@ async def test_unknown_fields_are_ignored(site: Site) -> None:
     thread = await site.thread()
     message = {"id": "u", "role": "user", "content": "hi", "mood": "good"}
     body = request_body(thread, f"new-{thread}", messages=[message], novelty={"a": 1}, protocolVersion="1.7")
-    answer = await site.ask("POST", f"/api/threads/{thread}/runs", json=body)
+    answer = await site.request("POST", f"/api/threads/{thread}/runs", json=body)
     assert (answer.status_code, answer.headers["x-run-id"]) == (200, body["runId"])
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert (event_types(answer.text)[0], event_types(answer.text)[-1]) == ("RUN_STARTED", "RUN_FINISHED")
@@ -33,7 +33,7 @@ async def test_null_means_absent(site: Site) -> None:
     nothing = dict.fromkeys(["parentRunId", "state", "tools", "context", "forwardedProps", "resume", "protocolVersion"])
     message = {"id": "u", "role": "user", "content": "hi", "name": None, "metadata": None}
     body = request_body(thread, f"null-{thread}", messages=[message], **nothing)
-    answer = await site.ask("POST", f"/api/threads/{thread}/runs", json=body)
+    answer = await site.request("POST", f"/api/threads/{thread}/runs", json=body)
     assert answer.status_code == 200, answer.text
 
 
@@ -94,7 +94,7 @@ async def test_wait_and_idempotency_keys_are_rejected(site: Site) -> None:
 async def test_a_used_run_id_is_rejected(site: Site) -> None:
     thread = await site.thread()
     path, body = f"/api/threads/{thread}/runs", request_body(thread, f"once-{thread}")
-    assert (await site.ask("POST", path, json=body)).status_code == 200
+    assert (await site.request("POST", path, json=body)).status_code == 200
     body["messages"][0]["id"] = "another"
     assert (await site.post(path, body, expect=409))["error"]["code"] == "ID_TAKEN"
 
@@ -124,11 +124,11 @@ async def test_two_responses_to_one_interrupt_are_rejected(site: Site) -> None:
 
 
 async def test_a_thread_is_created_on_first_use_and_reused(site: Site) -> None:
-    first = await site.ask("POST", "/api/agents/bot/run", json=request_body("made-here", "made-1"))
+    first = await site.request("POST", "/api/agents/bot/run", json=request_body("made-here", "made-1"))
     assert first.status_code == 200
     assert (await site.get("/api/threads/made-here"))["agent_type"] == "bot"
     second = request_body("made-here", "made-2", messages=[{"id": "u2", "role": "user", "content": "more"}])
-    assert (await site.ask("POST", "/api/agents/bot/run", json=second)).status_code == 200
+    assert (await site.request("POST", "/api/agents/bot/run", json=second)).status_code == 200
     assert (await site.get("/api/runs/made-2"))["base_run_id"] == "made-1"
     used = await site.post("/api/agents/bot/run", request_body("made-there", "made-1"), expect=409)
     assert used["error"]["details"]["id"] == "made-1"

@@ -111,7 +111,7 @@ async def test_a_cancelled_run_ends_as_cancelled_and_the_next_one_works(site: Si
     client = await driver.on(site, "staller")
 
     async def exists() -> bool:
-        return (await site.ask("GET", "/api/runs/to-be-cancelled")).status_code == 200
+        return (await site.request("GET", "/api/runs/to-be-cancelled")).status_code == 200
 
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(client.say("hi", "to-be-cancelled"))

@@ -1,4 +1,4 @@
-"""A tenant of a server that runs: a space, its key, and something of everything that can be in it."""
+"""A tenant of a running server: a space, its admin key, and an object of every kind."""
 
 import json
 from urllib.request import Request, urlopen
@@ -6,25 +6,25 @@ from urllib.request import Request, urlopen
 import msgspec
 
 from holdfast.domain.content import Json
-from tests.api.serving import LIMIT, Server
+from tests.api.server_process import TIMEOUT_SECONDS, Server
 
 
-class Has(msgspec.Struct, frozen=True, kw_only=True):
-    """What a space has: ids by the parameters that they are put into, and marks, which stand in all that it has."""
+class SpaceContents(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of a space: ids by path parameter, and marks that occur in every object."""
 
     ids: dict[str, list[str]]
     marks: list[str]
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody knows who explores with the key of a space."""
+class KnownContents(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of the key's own space and of the other space."""
 
-    own: Has
-    foreign: Has
+    own: SpaceContents
+    foreign: SpaceContents
 
 
 class Tenant:
-    """A space with an admin's key, and something of everything that can be in it."""
+    """A space with an admin key and an object of every kind."""
 
     def __init__(self, server: Server, root: str, space: str) -> None:
         self.server = server
@@ -34,16 +34,16 @@ class Tenant:
         self.send("/api/spaces", {"id": space, "name": self.mark})
         key = self.send("/api/keys", {"name": self.mark, "scope": "admin", "space_ids": [space]})
         self.secret = key["secret"]
-        self.has = Has(ids=self._furnish(), marks=[self.mark, key["id"], key["secret"]])
+        self.contents = SpaceContents(ids=self._create_objects(), marks=[self.mark, key["id"], key["secret"]])
 
     def send(self, path: str, body: Json, *, kind: str = "application/json") -> Json:
-        """Send something in the name of the tenant."""
+        """Send a POST request with the key of the tenant."""
         headers = {"Content-Type": kind, "Authorization": f"Bearer {self.secret}"}
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        with urlopen(Request(self.server.url + path, data=data, headers=headers), timeout=LIMIT) as answer:
-            return json.load(answer)
+        with urlopen(Request(self.server.url + path, data=data, headers=headers), timeout=TIMEOUT_SECONDS) as response:
+            return json.load(response)
 
-    def _furnish(self) -> dict[str, list[str]]:
+    def _create_objects(self) -> dict[str, list[str]]:
         thread = self.send("/api/threads", {"title": self.mark, "metadata": {"note": self.mark}})["id"]
         run = self.send(f"/api/threads/{thread}/runs?wait=60", {"input": self.mark, "tags": [self.mark]})["id"]
         artifact = self.send(f"/api/runs/{run}/artifacts", {"type": "doc", "title": self.mark, "content": self.mark})

@@ -7,7 +7,7 @@ from holdfast.api.asgi import AsgiScope, Receive, Send
 from holdfast.api.middleware import LOOPBACK_HOSTS, HostOriginMiddleware
 from holdfast.bootstrap.server_options import check_host_name, is_local
 from holdfast.domain.errors import Invalid
-from tests.api.site import LIMIT, answering
+from tests.api.site import TIMEOUT_SECONDS, serve_app
 
 PASS = ["192.168.1.5", "10.0.0.1:5050", "[fd00::1]:5050", "localhost", "bakery.local:80", "BAKERY.local"]
 REFUSED = ["evil.example", "192.168.1.5.nip.io", "bakery.local.evil.example", "[fd00::1", ""]
@@ -15,14 +15,17 @@ REFUSED = ["evil.example", "192.168.1.5.nip.io", "bakery.local.evil.example", "[
 
 async def test_every_address_of_the_machine_is_accepted_and_no_name_but_those_that_were_given() -> None:
     gate = HostOriginMiddleware(_answer, hosts=LOOPBACK_HOSTS | {check_host_name("Bakery.local")}, allow_ip_hosts=True)
-    async with answering(gate) as url, httpx2.AsyncClient(base_url=url, timeout=LIMIT, trust_env=False) as client:
+    async with (
+        serve_app(gate) as url,
+        httpx2.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS, trust_env=False) as client,
+    ):
         found = [(await client.get("/", headers={"Host": host})).status_code for host in [*PASS, *REFUSED]]
     assert found == [200] * len(PASS) + [403] * len(REFUSED)
 
 
 async def test_a_server_on_one_address_is_not_reached_under_another() -> None:
     async with (
-        answering(HostOriginMiddleware(_answer)) as url,
+        serve_app(HostOriginMiddleware(_answer)) as url,
         httpx2.AsyncClient(base_url=url, trust_env=False) as client,
     ):
         assert (await client.get("/", headers={"Host": "192.168.1.5"})).status_code == 403

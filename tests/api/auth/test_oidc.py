@@ -32,14 +32,14 @@ from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.space import Scope as KeyScope
 from holdfast.testing.clock import HeldClock
-from tests.api.auth.conftest import OURS, THEIRS
-from tests.api.conftest import fill
-from tests.api.site import answering, guarded
-from tests.scenario.agents.agent_workspace import AgentWorkspace
+from tests.api.auth.conftest import ACME, GLOBEX
+from tests.api.conftest import write_agents
+from tests.api.site import serve_app, serve_with_auth
+from tests.scenario.agents.workshop import Workshop
 
 AUDIENCE: Final = "holdfast"
 ADMITTED: Final = [
-    AdmissionRule(claim="groups", value="bakers", scope=KeyScope.RUN, spaces=[SpaceId(OURS)]),
+    AdmissionRule(claim="groups", value="bakers", scope=KeyScope.RUN, spaces=[SpaceId(ACME)]),
     AdmissionRule(claim="realm.roles", value="operator", scope=KeyScope.ADMIN, every_space=True),
     AdmissionRule(claim="tenanted", value="yes", scope=KeyScope.READ, spaces_from="tenants"),
 ]
@@ -99,7 +99,7 @@ class Watch:
 async def issuing() -> AsyncIterator[Provider]:
     """Yield an issuer that is up."""
     provider = Provider()
-    async with answering(HostOriginMiddleware(provider)) as url:
+    async with serve_app(HostOriginMiddleware(provider)) as url:
         provider.url = url
         yield provider
 
@@ -129,7 +129,7 @@ async def test_a_token_says_who_somebody_is_and_the_admissions_what_they_may(
     provider: Provider, tokens: OidcAuthenticator
 ) -> None:
     assert await tokens.authenticate(provider.token()) == Principal(
-        name="oidc:ann", scope=KeyScope.RUN, space_ids=(SpaceId(OURS),)
+        name="oidc:ann", scope=KeyScope.RUN, space_ids=(SpaceId(ACME),)
     )
     operator = await tokens.authenticate(provider.token(sub="eve", groups=None, realm={"roles": ["x", "operator"]}))
     assert operator == Principal(name="oidc:eve", scope=KeyScope.ADMIN, space_ids=None)
@@ -329,21 +329,21 @@ def test_a_file_that_says_no_such_thing_is_refused(tmp_path: Path, text: str, sa
 
 async def test_somebody_with_a_token_is_let_in_like_somebody_with_a_key(tmp_path: Path) -> None:
     async with issuing() as provider:
-        workshop = fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
-        people = tokens_of(provider, Watch())
-        async with guarded(workshop, oidc=people) as site:
+        workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+        authenticator = tokens_of(provider, Watch())
+        async with serve_with_auth(workshop, oidc=authenticator) as site:
             await site.get("/api/threads", expect=401)
             operator = provider.token(sub="eve", groups=None, realm={"roles": ["operator"]})
             headers = {"Authorization": f"Bearer {operator}"}
             key = await site.post("/api/keys", {"name": "root", "scope": "admin", "every_space": True}, headers=headers)
             assert key["created_by"] == "oidc:eve"
-            for space in (OURS, THEIRS):
+            for space in (ACME, GLOBEX):
                 await site.post("/api/spaces", {"id": space}, headers=headers)
             ann = {"Authorization": f"Bearer {provider.token()}"}
             thread = await site.post("/api/threads", {"agent_type": "bot"}, headers=ann)
-            assert (thread["space_id"], thread["created_by"]) == (OURS, "oidc:ann")
-            assert (await site.ask("GET", f"/api/spaces/{THEIRS}/threads", headers=ann)).status_code == 404
-            refused = await site.ask("GET", "/api/threads", headers={"Authorization": "Bearer a.b.c"})
+            assert (thread["space_id"], thread["created_by"]) == (ACME, "oidc:ann")
+            assert (await site.request("GET", f"/api/spaces/{GLOBEX}/threads", headers=ann)).status_code == 404
+            refused = await site.request("GET", "/api/threads", headers={"Authorization": "Bearer a.b.c"})
             assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
             by_key = {"Authorization": f"Bearer {key['secret']}"}
-            assert (await site.ask("GET", "/api/threads", headers=by_key)).status_code == 200
+            assert (await site.request("GET", "/api/threads", headers=by_key)).status_code == 200

@@ -14,7 +14,7 @@ from holdfast.api.router import ROUTES, SOCKETS
 from holdfast.api.use_cases import UseCases
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.space import Scope
-from tests.api.auth.conftest import OURS, THEIRS, House, bearer, checked
+from tests.api.auth.conftest import ACME, GLOBEX, AuthSite, bearer, check_status
 
 ALL: Final = (*ROUTES, *SOCKETS, read_openapi)
 REQUESTS: Final = sorted(
@@ -59,11 +59,11 @@ def test_the_app_of_a_server_has_no_route_that_is_not_in_the_table() -> None:
 
 
 @pytest.mark.parametrize(("name", "method", "path"), REQUESTS, ids=lambda value: str(value))
-async def test_a_route_is_for_keys_that_go_so_far(house: House, name: str, method: str, path: str) -> None:
+async def test_a_route_is_for_keys_that_go_so_far(auth_site: AuthSite, name: str, method: str, path: str) -> None:
     rule = ROUTE_RULES[name]
-    assert (await house.ask(None, method, _filled(path, OURS))).status_code == 401
+    assert (await auth_site.request(None, method, _filled(path, ACME))).status_code == 401
     for scope in Scope:
-        status, code = await _asked(house, house.keys[f"{OURS} {scope}"], method, _filled(path, "missing"))
+        status, code = await _asked(auth_site, auth_site.keys[f"{ACME} {scope}"], method, _filled(path, "missing"))
         if rule.everywhere or not scope.includes(rule.scope):
             assert (status, code) == (403, "FORBIDDEN")
         else:
@@ -71,19 +71,19 @@ async def test_a_route_is_for_keys_that_go_so_far(house: House, name: str, metho
 
 
 @pytest.mark.parametrize(("name", "method", "path"), NAMED, ids=lambda value: str(value))
-async def test_a_key_of_another_space_finds_nothing(house: House, name: str, method: str, path: str) -> None:
-    theirs = await house.ask(house.keys[f"{OURS} admin"], method, _filled(path, THEIRS))
-    missing = await house.ask(house.keys[f"{OURS} admin"], method, _filled(path, "missing"))
-    assert checked(theirs, 404)["error"]["message"] == f"there is no space `{THEIRS}`"
-    assert theirs.content.replace(THEIRS.encode(), b"missing") == missing.content
+async def test_a_key_of_another_space_finds_nothing(auth_site: AuthSite, name: str, method: str, path: str) -> None:
+    found = await auth_site.request(auth_site.keys[f"{ACME} admin"], method, _filled(path, GLOBEX))
+    missing = await auth_site.request(auth_site.keys[f"{ACME} admin"], method, _filled(path, "missing"))
+    assert check_status(found, 404)["error"]["message"] == f"there is no space `{GLOBEX}`"
+    assert found.content.replace(GLOBEX.encode(), b"missing") == missing.content
 
 
-async def _asked(house: House, secret: str, method: str, path: str) -> tuple[int, str | None]:
+async def _asked(auth_site: AuthSite, secret: str, method: str, path: str) -> tuple[int, str | None]:
     """Return how a request is answered, of a stream only that it begins."""
-    async with house.site.client.stream(method, path, headers=bearer(secret)) as answer:
-        if answer.status_code < 400:
-            return answer.status_code, None
-        return answer.status_code, json.loads(await answer.aread())["error"]["code"]
+    async with auth_site.site.client.stream(method, path, headers=bearer(secret)) as response:
+        if response.status_code < 400:
+            return response.status_code, None
+        return response.status_code, json.loads(await response.aread())["error"]["code"]
 
 
 def _filled(path: str, space: str) -> str:

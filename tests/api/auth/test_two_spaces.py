@@ -1,4 +1,4 @@
-"""Two spaces, a key of each, and schemathesis with both at once: nothing of the other is ever visible."""
+"""Schemathesis with the keys of two spaces at once: no response shows anything of the other space."""
 
 import subprocess
 from pathlib import Path
@@ -7,14 +7,20 @@ from typing import Final
 import msgspec
 import pytest
 
-from tests.api.auth.tenant import Known, Tenant
-from tests.api.exploring import AS_SENT, AT_LENGTH, ENDLESS, check_nothing_found, explorer
-from tests.api.serving import serving
+from tests.api.auth.tenant import KnownContents, Tenant
+from tests.api.schemathesis_process import (
+    ENDLESS_STREAMS,
+    LONG_RUN_OPTIONS,
+    UNTYPED_CONTENT,
+    check_no_failures,
+    start_schemathesis,
+)
+from tests.api.server_process import run_server
 from tests.architecture.project import ROOT
 
 CHECKS: Final = ("not_a_server_error", "status_code_conformance", "nothing_foreign")
-ENDING: Final = "delete_space|revoke_key"
-"""What would end the exploration: the space, or the key, with which it is done."""
+EXCLUDED: Final = "delete_space|revoke_key"
+"""Operations that would delete the space or revoke the key in use."""
 
 QUICK: Final = """
 [phases.examples]
@@ -41,33 +47,41 @@ inference.algorithms = []
 
 
 def test_nothing_of_another_space_is_visible(tmp_path: Path) -> None:
-    explore(tmp_path, QUICK, seconds=280)
+    run_schemathesis(tmp_path, QUICK, seconds=280)
 
 
 @pytest.mark.slow
 def test_nothing_of_another_space_is_visible_wherever_one_looks(tmp_path: Path) -> None:
-    explore(tmp_path, THOROUGH, *AT_LENGTH, seconds=3000)
+    run_schemathesis(tmp_path, THOROUGH, *LONG_RUN_OPTIONS, seconds=3000)
 
 
-def explore(folder: Path, settings: str, *options: str, seconds: int) -> None:
-    """Explore one server with two keys at once."""
-    with serving(folder, "--quiet") as server:
-        first = server.ask("/api/keys", {"name": "root", "scope": "admin", "every_space": True})
-        one, other = [Tenant(server, first["secret"], space) for space in ("acme", "globex")]
-        both = ((one, other), (other, one))
-        for each in [_explorer(folder, settings, *options, tenant=mine, other=theirs) for mine, theirs in both]:
-            check_nothing_found(each, seconds=seconds)
+def run_schemathesis(folder: Path, settings: str, *options: str, seconds: int) -> None:
+    """Run schemathesis against one server with two keys at once."""
+    with run_server(folder, "--quiet") as server:
+        first = server.request("/api/keys", {"name": "root", "scope": "admin", "every_space": True})
+        acme, globex = [Tenant(server, first["secret"], space) for space in ("acme", "globex")]
+        pairs = ((acme, globex), (globex, acme))
+        for process in [
+            _start_as_tenant(folder, settings, *options, tenant=tenant, other=other) for tenant, other in pairs
+        ]:
+            check_no_failures(process, seconds=seconds)
 
 
-def _explorer(folder: Path, settings: str, *options: str, tenant: Tenant, other: Tenant) -> subprocess.Popen[str]:
-    known = folder / f"{tenant.space}.json"
-    known.write_bytes(msgspec.json.encode(Known(own=tenant.has, foreign=other.has)))
-    return explorer(
+def _start_as_tenant(
+    folder: Path, settings: str, *options: str, tenant: Tenant, other: Tenant
+) -> subprocess.Popen[str]:
+    contents_file = folder / f"{tenant.space}.json"
+    contents_file.write_bytes(msgspec.json.encode(KnownContents(own=tenant.contents, foreign=other.contents)))
+    return start_schemathesis(
         folder,
         tenant.server.url,
         *("--header", f"Authorization: Bearer {tenant.secret}", *options),
         settings=settings,
         checks=CHECKS,
-        without=f"{ENDLESS}|{AS_SENT}|{ENDING}",
-        surroundings={"SCHEMATHESIS_HOOKS": "tests.api.auth.foreign", "PYTHONPATH": str(ROOT), "KNOWN": str(known)},
+        without=f"{ENDLESS_STREAMS}|{UNTYPED_CONTENT}|{EXCLUDED}",
+        environment={
+            "SCHEMATHESIS_HOOKS": "tests.api.auth.foreign_id_hooks",
+            "PYTHONPATH": str(ROOT),
+            "KNOWN": str(contents_file),
+        },
     )

@@ -12,8 +12,8 @@ from websockets.exceptions import ConnectionClosed
 from holdfast.api.chat.socket_frames import SocketClose
 from holdfast.api.streams.sse import PING
 from holdfast.domain.content import Json
+from tests.api.streams.manual_run import with_timeout
 from tests.api.streams.readers import ws
-from tests.api.streams.stage import soon
 
 LOOK: Final[Json] = {"name": "look", "description": "Look at something.", "class": "idempotent"}
 PUSH: Final[Json] = {
@@ -39,7 +39,7 @@ class SocketClient:
 
     async def next(self) -> Any:
         """Return the next frame that is not a ping."""
-        return msgspec.json.decode(await soon(self._receive()))
+        return msgspec.json.decode(await with_timeout(self._receive()))
 
     async def _receive(self) -> str | bytes:
         while (text := await self.connection.recv()) == PING:
@@ -74,7 +74,7 @@ class SocketClient:
         """Check that the server closes the socket with a code."""
         with pytest.raises(ConnectionClosed):
             while True:
-                await soon(self._receive())
+                await with_timeout(self._receive())
         assert self.connection.close_code == code
 
 

@@ -18,7 +18,7 @@ async def say(site: Site, agent: str, message: str, *, expect: int = 200, **more
 
 async def streamed(site: Site, agent: str, message: str, **more: Json) -> list[tuple[str, Json]]:
     """Send a message to an agent, and return the events of its reply."""
-    answer = await site.ask("POST", f"/agents/{agent}/chat", json={"message": message, **more}, headers=STREAM)
+    answer = await site.request("POST", f"/agents/{agent}/chat", json={"message": message, **more}, headers=STREAM)
     assert (answer.status_code, answer.headers["content-type"].split(";")[0]) == (200, "text/event-stream")
     frames = [frame.split("\n") for frame in answer.text.split("\n\n") if frame and not frame.startswith(":")]
     return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in frames]
@@ -44,7 +44,7 @@ async def test_agents_are_listed_and_read(site: Site) -> None:
     assert "bot" in [agent["name"] for agent in found["agents"]]
     assert [agent["name"] for agent in found["broken"]] == ["broken"]
     assert (await site.get("/agents/bot"))["agent"] in found["agents"]
-    check_error(await site.ask("GET", "/agents/nobody"), 404, "AGENT_NOT_FOUND")
+    check_error(await site.request("GET", "/agents/nobody"), 404, "AGENT_NOT_FOUND")
 
 
 async def test_a_message_gets_a_reply(site: Site) -> None:
@@ -99,7 +99,9 @@ async def test_the_text_of_an_interrupt_is_streamed_last(site: Site) -> None:
     (session, *_), (_, done) = events, events[-1]
     assert done["status"] == "waiting" and session[0] == "session"
     assert done["output"] == "".join(data["text"] for name, data in events if name == "delta")
-    answer = await site.ask("POST", "/agents/guarded/chat", json={"message": "perhaps", "sessionId": done["sessionId"]})
+    answer = await site.request(
+        "POST", "/agents/guarded/chat", json={"message": "perhaps", "sessionId": done["sessionId"]}
+    )
     check_error(answer, 400, "VALIDATION_ERROR")
     assert (await say(site, "guarded", "approve", sessionId=done["sessionId"]))["output"] == "done"
 
@@ -113,21 +115,21 @@ async def test_a_failed_run_is_reported(site: Site) -> None:
 async def test_requests_with_one_idempotency_key_start_one_run(site: Site) -> None:
     key = {"Idempotency-Key": "chat-once"}
     first = await site.post("/agents/bot/chat", {"message": "hi"}, expect=200, headers=key)
-    answer = await site.ask("POST", "/agents/bot/chat", json={"message": "hi"}, headers=key)
+    answer = await site.request("POST", "/agents/bot/chat", json={"message": "hi"}, headers=key)
     assert (answer.json(), answer.headers["idempotency-replayed"]) == (first, "true")
-    other = await site.ask("POST", "/agents/bot/chat", json={"message": "ho"}, headers=key)
+    other = await site.request("POST", "/agents/bot/chat", json={"message": "ho"}, headers=key)
     check_error(other, 409, "IDEMPOTENCY_MISMATCH")
 
 
 async def test_an_invalid_message_is_rejected_and_creates_no_session(site: Site) -> None:
     before = await site.get("/sessions", limit=200)
     for body in ({}, {"message": 7}, {"message": "x", "sessionId": "a b"}, {"message": "x", "stream": True}):
-        check_error(await site.ask("POST", "/agents/bot/chat", json=body), 400, "VALIDATION_ERROR")
+        check_error(await site.request("POST", "/agents/bot/chat", json=body), 400, "VALIDATION_ERROR")
     missing = {"message": "x", "sessionId": "nowhere"}
-    check_error(await site.ask("POST", "/agents/bot/chat", json=missing), 404, "SESSION_NOT_FOUND")
-    check_error(await site.ask("POST", "/agents/nobody/chat", json={"message": "x"}), 404, "AGENT_NOT_FOUND")
-    check_error(await site.ask("POST", "/agents/silent/chat", json={"message": "x"}), 400, "MODE_NOT_SUPPORTED")
-    check_error(await site.ask("POST", "/agents/broken/chat", json={"message": "x"}), 400, "VALIDATION_ERROR")
+    check_error(await site.request("POST", "/agents/bot/chat", json=missing), 404, "SESSION_NOT_FOUND")
+    check_error(await site.request("POST", "/agents/nobody/chat", json={"message": "x"}), 404, "AGENT_NOT_FOUND")
+    check_error(await site.request("POST", "/agents/silent/chat", json={"message": "x"}), 400, "MODE_NOT_SUPPORTED")
+    check_error(await site.request("POST", "/agents/broken/chat", json={"message": "x"}), 400, "VALIDATION_ERROR")
     assert await site.get("/sessions", limit=200) == before
 
 
@@ -169,19 +171,19 @@ async def test_messages_are_paged_from_the_end(site: Site) -> None:
 async def test_active_runs_of_a_session_are_cancelled(site: Site) -> None:
     session, task = await start_stalled_chat(site, "staller")
     assert await site.post(f"/sessions/{session}/cancel", expect=200) == {"sessionId": session, "canceled": [task]}
-    check_error(await site.ask("POST", f"/sessions/{session}/cancel"), 400, "SESSION_NOT_ACTIVE")
+    check_error(await site.request("POST", f"/sessions/{session}/cancel"), 400, "SESSION_NOT_ACTIVE")
     assert (await site.get(f"/sessions/{session}"))["session"]["last_task"]["status"] == "canceled"
 
 
 async def test_an_active_session_is_deleted_only_with_force(site: Site) -> None:
     session, task = await start_stalled_chat(site, "staller")
-    check_error(await site.ask("DELETE", f"/sessions/{session}"), 409, "SESSION_ACTIVE")
+    check_error(await site.request("DELETE", f"/sessions/{session}"), 409, "SESSION_ACTIVE")
     assert await site.delete(f"/sessions/{session}?force=true", expect=200) == {"deleted": True, "sessionId": session}
     for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/messages"), ("GET", "/context"), ("POST", "/cancel")):
-        check_error(await site.ask(method, f"/sessions/{session}{path}"), 404, "SESSION_NOT_FOUND")
+        check_error(await site.request(method, f"/sessions/{session}{path}"), 404, "SESSION_NOT_FOUND")
     assert (await site.get(f"/api/runs/{task}"))["status"] == "cancelled"
     check_error(
-        await site.ask("POST", "/agents/bot/chat", json={"message": "x", "sessionId": session}),
+        await site.request("POST", "/agents/bot/chat", json={"message": "x", "sessionId": session}),
         404,
         "SESSION_NOT_FOUND",
     )
@@ -191,7 +193,7 @@ async def test_a_run_continues_after_the_client_disconnects(site: Site) -> None:
     session, task = await start_stalled_chat(site, "staller")
 
     async def disconnected() -> bool:
-        return site.feeds.open_count == 0
+        return site.streams.open_count == 0
 
     await eventually(disconnected)
     assert (await site.get(f"/api/runs/{task}"))["status"] in ("queued", "running")

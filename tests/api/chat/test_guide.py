@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.api.site import LIMIT, Site, served
+from tests.api.site import TIMEOUT_SECONDS, Site, serve
 from tests.architecture.markdown import python_blocks
 from tests.architecture.project import ROOT
 from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
@@ -22,7 +22,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     workshop = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
     workshop.agent(calling(call("remote__ring", times=2)), say("I rang: {$last_tool}"), name="porter")
     workshop.write("agents/porter/agent.json", GUIDE.read_text().split("```json\n")[1].split("```")[0])
-    async with served(workshop) as site:
+    async with serve(workshop) as site:
         yield site
 
 
@@ -32,7 +32,7 @@ async def test_the_program_offers_a_method_and_an_agent_calls_it(site: Site) -> 
     client = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     assert client.stdout is not None
     try:
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             assert await client.stdout.readline() == b"ready\n"
             reply = await site.post("/agents/porter/chat", {"message": "ring twice"}, expect=200)
             assert reply["output"] == 'I rang: {"rang":2}'

@@ -8,8 +8,8 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply
 from tests.api.chat.test_chat import check_error
-from tests.api.site import Site, served
-from tests.scenario.agents.agent_workspace import STAND_IN, AgentWorkspace
+from tests.api.site import Site, serve
+from tests.scenario.agents.workshop import STAND_IN, Workshop
 
 SECRET: Final = "sk-very-secret"
 
@@ -32,7 +32,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory, provider: StubOpenAISer
         environment.setenv("STAND_IN_KEY", SECRET)
         for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
             environment.delenv(name, raising=False)
-        async with served(workshop) as site:
+        async with serve(workshop) as site:
             yield site
 
 
@@ -42,7 +42,7 @@ async def call(site: Site, *, expect: int = 200, **body: Json) -> Json:
 
 
 async def test_models_are_listed_with_their_providers(site: Site) -> None:
-    response = await site.ask("GET", "/models")
+    response = await site.request("GET", "/models")
     found = response.json()
     providers = {each["name"]: each for each in found["providers"]}
     assert next(iter(providers)) == "local"
@@ -71,7 +71,7 @@ async def test_a_model_is_called_without_an_agent(site: Site, provider: StubOpen
 
 async def test_a_provider_that_fails_is_an_error(site: Site, provider: StubOpenAIServer) -> None:
     provider.add_replies(StubReply(fault=StubFault.CUT, text="half"))
-    response = await site.ask("POST", "/completions", json={"model": STAND_IN, "messages": [{"content": "x"}]})
+    response = await site.request("POST", "/completions", json={"model": STAND_IN, "messages": [{"content": "x"}]})
     check_error(response, 503, "MODEL_UNAVAILABLE")
 
 
@@ -95,5 +95,5 @@ async def test_a_provider_that_fails_is_an_error(site: Site, provider: StubOpenA
 async def test_an_invalid_model_call_is_rejected(site: Site, provider: StubOpenAIServer, body: Json) -> None:
     before = len(provider.requests)
     sent = {"model": STAND_IN, "messages": [{"content": "x"}], **body}
-    check_error(await site.ask("POST", "/completions", json=sent), 400, "VALIDATION_ERROR")
+    check_error(await site.request("POST", "/completions", json=sent), 400, "VALIDATION_ERROR")
     assert len(provider.requests) == before

@@ -12,8 +12,8 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.workspace.settings_file import RESTART_KEYS
 from tests.api.chat.test_chat import check_error
-from tests.api.site import Site, served
-from tests.scenario.agents.agent_workspace import AgentWorkspace, say
+from tests.api.site import Site, serve
+from tests.scenario.agents.workshop import Workshop, say
 
 SECRET: Final = "hunter2-and-more"
 PROVIDER: Final[Json] = {"api": "openai", "base_url": "http://me:pass-word@127.0.0.1:1/v1", "api_key_env": "OFFICE_KEY"}
@@ -45,7 +45,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     workshop.agent(say("hello"))
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("OFFICE_KEY", SECRET)
-        async with served(workshop) as site:
+        async with serve(workshop) as site:
             yield site
 
 
@@ -91,7 +91,7 @@ def file(site: Site) -> File:
 async def change(site: Site, body: Json, *, expect: int = 200, **headers: str) -> Any:
     """Change settings, and return the response."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    answer = await site.ask("PATCH", "/settings", json=body, headers=named)
+    answer = await site.request("PATCH", "/settings", json=body, headers=named)
     assert answer.status_code == expect, answer.text
     return answer
 
@@ -147,7 +147,7 @@ async def test_a_missing_file_is_created(site: Site, file: File) -> None:
 async def test_secrets_are_never_shown_only_whether_they_are_set(site: Site, file: File) -> None:
     bare = {"api": "openai", "base_url": "http://127.0.0.1:1/v1", "api_key_env": "NOBODY_SET_THIS"}
     answer = await change(site, {"providers": {"office": PROVIDER, "bare": bare}, "mcp_servers": {"tools": SERVER}})
-    shown = await site.ask("GET", "/settings")
+    shown = await site.request("GET", "/settings")
     for text in (answer.text, shown.text):
         assert SECRET not in text and "pass-word" not in text
     found = shown.json()
@@ -169,16 +169,16 @@ async def test_a_redacted_value_sent_back_keeps_the_secret(site: Site, file: Fil
     await change(site, {"mcp_servers": {"tools": {"headers": headers}}})
     server = {**SERVER, "headers": {**SERVER["headers"], "X-More": "1"}}
     assert file.json == {**before, "mcp_servers": {"tools": server}}
-    answer = await site.ask("PATCH", "/settings", json={"default_agent": "[redacted]"})
+    answer = await site.request("PATCH", "/settings", json={"default_agent": "[redacted]"})
     assert "default_agent" in check_error(answer, 400, "VALIDATION_ERROR")["message"]
 
 
 async def test_a_concurrent_change_is_detected(site: Site, file: File) -> None:
-    tag = (await site.ask("GET", "/settings")).headers["etag"]
+    tag = (await site.request("GET", "/settings")).headers["etag"]
     site.workshop.write("settings.json", {"locale": "de"})
     refusal = check_error(await change(site, {"locale": "en"}, expect=412, if_match=tag), 412, "SETTINGS_CHANGED")
     assert "read them again" in refusal["message"] and file.json == {"locale": "de"}
-    tag = (await site.ask("GET", "/settings")).headers["etag"]
+    tag = (await site.request("GET", "/settings")).headers["etag"]
     changed = await change(site, {"locale": "en"}, if_match=f'"other", {tag}')
     assert changed.headers["etag"] != tag
     await change(site, {"locale": "ja"}, expect=412, if_match=tag)
@@ -220,13 +220,13 @@ async def test_an_invalid_setting_is_rejected_by_its_key_and_changes_nothing(
 @pytest.mark.parametrize("body", ["[]", "7", "null", "{", '{"a": 1e999}'])
 async def test_a_body_that_is_not_an_object_is_rejected(site: Site, file: File, body: str) -> None:
     headers = {"content-type": "application/json"}
-    answer = await site.ask("PATCH", "/settings", content=body, headers=headers)
+    answer = await site.request("PATCH", "/settings", content=body, headers=headers)
     assert answer.status_code == 400 and file.text == FILE
 
 
 async def test_too_large_settings_are_rejected(site: Site, file: File) -> None:
     long = [f"/{'x' * 4000}{number}" for number in range(90)]
-    answer = await site.ask("PATCH", "/settings", json={"sandbox_reads": long})
+    answer = await site.request("PATCH", "/settings", json={"sandbox_reads": long})
     check_error(answer, 413, "TOO_LARGE")
     assert file.text == FILE
 

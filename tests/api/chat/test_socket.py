@@ -26,9 +26,9 @@ from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.task_ids import task_id_of
 from holdfast.ports.runs import RunFilter
 from tests.api.chat.socket_client import SocketClient, connect
-from tests.api.conftest import fill
-from tests.api.site import Site, eventually, served
-from tests.api.streams.stage import Hand, begun, soon
+from tests.api.conftest import write_agents
+from tests.api.site import Site, eventually, serve
+from tests.api.streams.manual_run import ManualRun, start_manual_run, with_timeout
 from tests.builders import claim
 from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace
 
@@ -37,21 +37,21 @@ from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield a shared server without workers: tests work on its runs themselves."""
     folder = tmp_path_factory.mktemp("socket")
-    async with served(fill(AgentWorkspace(folder / "workspace", folder / "holdfast.db")), workers=0) as site:
+    async with serve(write_agents(Workshop(folder / "workspace", folder / "holdfast.db")), workers=0) as site:
         yield site
 
 
 @pytest.fixture
 def workshop(tmp_path: Path) -> AgentWorkspace:
     """Return a workspace on SQLite."""
-    return fill(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    return write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
 
 
-async def next_run(site: Site, hand: Hand, **more: Any) -> Hand:
+async def next_run(site: Site, manual_run: ManualRun, **more: Any) -> ManualRun:
     """Create the next run of a session, and claim it."""
-    new = NewRun(thread=hand.run.thread_id, **more)
+    new = NewRun(thread=manual_run.run.thread_id, **more)
     run = (await site.store.runs.create(SPACE, new)).run
-    return Hand(site.store, run, await claim(site.store))
+    return ManualRun(site.store, run, await claim(site.store))
 
 
 async def events(client: SocketClient, number: int) -> list[tuple[str, int]]:
@@ -60,26 +60,26 @@ async def events(client: SocketClient, number: int) -> list[tuple[str, int]]:
     return [(each["task_id"], each["seq"]) for each in frame]
 
 
-def numbers(hand: Hand, first: int, last: int) -> list[tuple[str, int]]:
+def numbers(manual_run: ManualRun, first: int, last: int) -> list[tuple[str, int]]:
     """Return task and number of a range of events."""
-    return [(task_id_of(hand.id), seq) for seq in range(first, last + 1)]
+    return [(task_id_of(manual_run.id), seq) for seq in range(first, last + 1)]
 
 
 async def test_a_task_is_replayed_and_then_followed_to_its_end(site: Site) -> None:
-    hand = await begun(site)
-    await hand.say("a", "b")
-    name = task_id_of(hand.id)
+    manual_run = await start_manual_run(site.store)
+    await manual_run.say("a", "b")
+    name = task_id_of(manual_run.id)
     async with connect(site.host) as client:
         await client.send("subscribe", id="1", task_id=name)
         assert await client.next() == {"type": "subscribed", "id": "1", "task_id": name, "after": 0}
         first = await client.expect("event")
         assert list(first) == ["type", "task_id", "seq", "data"]
         assert (first["seq"], first["data"]["type"]) == (1, "RUN_STARTED")
-        assert await events(client, 3) == numbers(hand, 2, 4)
-        await hand.say("c")
-        assert await events(client, 1) == numbers(hand, 5, 5)
-        await hand.finish()
-        log = await site.log(hand.id)
+        assert await events(client, 3) == numbers(manual_run, 2, 4)
+        await manual_run.say("c")
+        assert await events(client, 1) == numbers(manual_run, 5, 5)
+        await manual_run.finish()
+        log = await site.log(manual_run.id)
         frame = [await client.expect("event") for _ in range(len(log) - 5)]
         assert [msgspec.json.encode(each["data"]) for each in frame] == [data for _, data in log[5:]]
         assert await client.next() == {"type": "ended", "task_id": name, "reason": "ended"}
@@ -87,33 +87,33 @@ async def test_a_task_is_replayed_and_then_followed_to_its_end(site: Site) -> No
 
 
 async def test_a_subscription_resumes_after_a_number_by_run_id_or_task_id(site: Site) -> None:
-    hand = await begun(site)
-    await hand.say(*"abc")
+    manual_run = await start_manual_run(site.store)
+    await manual_run.say(*"abc")
     async with connect(site.host) as client:
-        await client.send("subscribe", task_id=hand.id, after=3)
+        await client.send("subscribe", task_id=manual_run.id, after=3)
         assert (await client.expect("subscribed"))["after"] == 3
         assert [(await client.expect("event"))["seq"] for _ in range(2)] == [4, 5]
-        await client.send("subscribe", task_id=task_id_of(hand.id), after=5)
+        await client.send("subscribe", task_id=task_id_of(manual_run.id), after=5)
         await client.expect("subscribed")
 
 
 async def test_no_event_is_sent_after_unsubscribing(site: Site) -> None:
-    hand, other = await begun(site), await begun(site)
+    manual_run, other = await start_manual_run(site.store), await start_manual_run(site.store)
     async with connect(site.host) as client:
-        for each in (hand, other):
+        for each in (manual_run, other):
             await client.send("subscribe", task_id=each.id, after=1)
             await client.expect("subscribed")
-        await client.send("unsubscribe", id="u", task_id=hand.id)
-        assert await client.next() == {"type": "unsubscribed", "id": "u", "task_id": hand.id}
-        await hand.say("unheard")
+        await client.send("unsubscribe", id="u", task_id=manual_run.id)
+        assert await client.next() == {"type": "unsubscribed", "id": "u", "task_id": manual_run.id}
+        await manual_run.say("unheard")
         await other.say("heard")
-        assert {(await client.expect("event"))["task_id"] for _ in range(other.said)} == {other.id}
-        await client.send("subscribe", task_id=hand.id, after=1)
+        assert {(await client.expect("event"))["task_id"] for _ in range(other.event_count)} == {other.id}
+        await client.send("subscribe", task_id=manual_run.id, after=1)
         await client.expect("subscribed")
 
 
 async def test_a_session_is_followed_over_all_its_tasks(site: Site) -> None:
-    first = await begun(site)
+    first = await start_manual_run(site.store)
     await first.finish()
     second = await next_run(site, first)
     session = first.run.thread_id
@@ -170,7 +170,7 @@ class Reader:
 
 
 async def test_a_reconnecting_session_loses_and_duplicates_nothing(site: Site) -> None:
-    first = await begun(site)
+    first = await start_manual_run(site.store)
     reader = Reader(site, first.run.thread_id)
     hands = [first]
 
@@ -181,18 +181,18 @@ async def test_a_reconnecting_session_loses_and_duplicates_nothing(site: Site) -
     await reader.read(first.finish)
     await reader.read(next_task)
     await reader.read(next_task)  # two active tasks in one session
-    for hand in hands[1:]:
-        await reader.read(lambda hand=hand: hand.say(*"fghij"))  # type: ignore[misc]
+    for manual_run in hands[1:]:
+        await reader.read(lambda manual_run=manual_run: manual_run.say(*"fghij"))  # type: ignore[misc]
     await reader.read(hands[2].finish)
     await reader.read(lambda: hands[1].say("k"))
     await reader.read(next_task)
     await reader.read(hands[1].finish)
-    expected = [(task_id_of(hand.id), seq) for hand in hands for seq, _ in await site.log(hand.id)]
+    expected = [(task_id_of(manual_run.id), seq) for manual_run in hands for seq, _ in await site.log(manual_run.id)]
     assert sorted(reader.seen) == sorted(expected)
 
 
 async def test_a_session_without_a_cursor_starts_with_active_tasks(site: Site) -> None:
-    ended = await begun(site)
+    ended = await start_manual_run(site.store)
     await ended.finish()
     async with connect(site.host) as client:
         await client.send("subscribe", session_id=ended.run.thread_id)
@@ -207,14 +207,14 @@ async def test_a_session_without_a_cursor_starts_with_active_tasks(site: Site) -
 
 
 async def test_a_deleted_task_is_not_found(site: Site) -> None:
-    hand = await begun(site)
-    await hand.finish()
-    kept = await next_run(site, hand)
-    cursor = f"{task_id_of(hand.id)}:1,{task_id_of(kept.id)}:1"
+    manual_run = await start_manual_run(site.store)
+    await manual_run.finish()
+    kept = await next_run(site, manual_run)
+    cursor = f"{task_id_of(manual_run.id)}:1,{task_id_of(kept.id)}:1"
     await kept.finish()
     async with connect(site.host) as client:
         await site.store.runs.delete(SPACE, kept.id)
-        await client.send("subscribe", session_id=hand.run.thread_id, after=cursor)
+        await client.send("subscribe", session_id=manual_run.run.thread_id, after=cursor)
         assert (await client.expect_error())["code"] == "BAD_CURSOR"
         await client.send("subscribe", task_id=kept.id)
         assert (await client.expect_error())["code"] == "TASK_NOT_FOUND"
@@ -256,7 +256,7 @@ async def test_an_invalid_frame_gets_an_error_and_the_socket_stays_open(site: Si
 
 
 async def test_a_response_repeats_the_id_of_its_frame(site: Site) -> None:
-    hand = await begun(site)
+    manual_run = await start_manual_run(site.store)
     async with connect(site.host) as client:
         await client.send_raw("ping")
         assert await client.next() == {"type": "pong"}
@@ -266,40 +266,40 @@ async def test_a_response_repeats_the_id_of_its_frame(site: Site) -> None:
         await client.send("sing", id="b")
         assert (await client.expect("error"))["id"] == "b"
         for code in (None, "ALREADY_SUBSCRIBED"):
-            await client.send("subscribe", id="c", task_id=hand.id, after=1)
+            await client.send("subscribe", id="c", task_id=manual_run.id, after=1)
             answer = await client.next()
             assert (answer["id"], answer.get("error", {}).get("code")) == ("c", code)
 
 
 @pytest.mark.parametrize("after", ["x", "task_a", "task_a:", "task_a:1,", ":1", "task_a:-1", "a:1,a:2", "1", " "])
 async def test_an_invalid_session_cursor_is_rejected(site: Site, after: str) -> None:
-    hand = await begun(site)
+    manual_run = await start_manual_run(site.store)
     async with connect(site.host) as client:
-        await client.send("subscribe", session_id=hand.run.thread_id, after=after)
+        await client.send("subscribe", session_id=manual_run.run.thread_id, after=after)
         assert (await client.expect_error())["code"] == "BAD_CURSOR"
-        await client.send("subscribe", session_id=hand.run.thread_id, after=f"{hand.id}:99")
+        await client.send("subscribe", session_id=manual_run.run.thread_id, after=f"{manual_run.id}:99")
         await client.expect("subscribed")
         assert (await client.expect_error())["code"] == "BAD_CURSOR"
         await client.check_open()
 
 
 async def test_a_cursor_of_another_session_is_rejected(site: Site) -> None:
-    hand, other = await begun(site), await begun(site)
+    manual_run, other = await start_manual_run(site.store), await start_manual_run(site.store)
     async with connect(site.host) as client:
-        await client.send("subscribe", session_id=hand.run.thread_id, after=f"{other.id}:1")
+        await client.send("subscribe", session_id=manual_run.run.thread_id, after=f"{other.id}:1")
         assert (await client.expect_error())["code"] == "BAD_CURSOR"
 
 
 async def test_a_socket_has_a_limit_of_subscriptions(site: Site) -> None:
-    hand = await begun(site)
+    manual_run = await start_manual_run(site.store)
     async with connect(site.host) as client:
         for number in range(MAX_SUBSCRIPTIONS):
-            await client.send("subscribe", task_id=task_id_of(hand.id) if number else hand.id, after=1)
+            await client.send("subscribe", task_id=task_id_of(manual_run.id) if number else manual_run.id, after=1)
             if number < 2:
                 await client.expect("subscribed")
             else:
                 assert (await client.expect_error())["code"] == "ALREADY_SUBSCRIBED"
-    runs = [hand, *[await begun(site) for _ in range(MAX_SUBSCRIPTIONS)]]
+    runs = [manual_run, *[await start_manual_run(site.store) for _ in range(MAX_SUBSCRIPTIONS)]]
     async with connect(site.host) as client:
         for each in runs[:MAX_SUBSCRIPTIONS]:
             await client.send("subscribe", task_id=each.id, after=1)
@@ -334,21 +334,21 @@ async def test_text_that_is_not_utf8_closes_the_socket(site: Site) -> None:
 
 async def test_an_idle_socket_sends_pings(workshop: AgentWorkspace) -> None:
     async with (
-        served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as own,
+        serve(workshop, workers=0, limits=StreamLimits(keepalive_seconds=0.03)) as own,
         connect(own.host) as client,
     ):
-        assert [await soon(client.connection.recv()) for _ in range(3)] == 3 * [PING]
+        assert [await with_timeout(client.connection.recv()) for _ in range(3)] == 3 * [PING]
 
 
-async def test_a_server_that_stops_closes_the_socket(workshop: AgentWorkspace) -> None:
-    async with served(workshop, workers=0) as own, connect(own.host) as client:
+async def test_a_server_that_stops_closes_the_socket(workshop: Workshop) -> None:
+    async with serve(workshop, workers=0) as own, connect(own.host) as client:
         await client.check_open()
-        own.feeds.close()
+        own.streams.close()
         await client.check_closed(SocketClose.CLOSING)
 
 
-async def test_a_socket_beyond_the_limit_is_rejected(workshop: AgentWorkspace) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as own, connect(own.host):
+async def test_a_socket_beyond_the_limit_is_rejected(workshop: Workshop) -> None:
+    async with serve(workshop, workers=0, limits=StreamLimits(max_streams=1)) as own, connect(own.host):
         with pytest.raises(InvalidStatus) as refused:
             async with connect(own.host):
                 pass
@@ -356,25 +356,25 @@ async def test_a_socket_beyond_the_limit_is_rejected(workshop: AgentWorkspace) -
         assert (answer.status_code, b"TOO_MANY_STREAMS" in (answer.body or b"")) == (503, True)
 
 
-async def test_a_stalled_client_is_disconnected_and_resumes_without_loss(workshop: AgentWorkspace) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as own:
-        hand = await begun(own)
+async def test_a_stalled_client_is_disconnected_and_resumes_without_loss(workshop: Workshop) -> None:
+    async with serve(workshop, workers=0, limits=StreamLimits(stall_timeout_seconds=0.1)) as own:
+        manual_run = await start_manual_run(own.store)
         async with connect(own.host) as client:
-            await client.send("subscribe", session_id=hand.run.thread_id)
+            await client.send("subscribe", session_id=manual_run.run.thread_id)
             await client.expect("subscribed")
             client.connection.transport.pause_reading()
-            while own.feeds.open_count:
-                await hand.say("x" * 100_000)
+            while own.streams.open_count:
+                await manual_run.say("x" * 100_000)
             client.connection.transport.resume_reading()
             seen, cursor = await _rest(client)
             assert client.connection.close_code == SocketClose.TOO_SLOW
         async with connect(own.host) as client:
-            await client.send("subscribe", session_id=hand.run.thread_id, after=cursor)
+            await client.send("subscribe", session_id=manual_run.run.thread_id, after=cursor)
             await client.expect("subscribed")
-            await hand.finish()
+            await manual_run.finish()
             while (frame := await client.next())["type"] == "event":
                 seen.append(frame["seq"])
-        assert seen == [seq for seq, _ in await own.log(hand.id)]
+        assert seen == [seq for seq, _ in await own.log(manual_run.id)]
 
 
 async def _rest(client: SocketClient) -> tuple[list[int], Json]:
@@ -390,16 +390,16 @@ async def _rest(client: SocketClient) -> tuple[list[int], Json]:
 
 
 async def test_closed_sockets_leave_no_subscribers(site: Site) -> None:
-    hand = await begun(site)
-    before = site.feeds.open_count
+    manual_run = await start_manual_run(site.store)
+    before = site.streams.open_count
     for _ in range(5):
         async with connect(site.host) as client:
-            await client.send("subscribe", task_id=hand.id)
-            await client.send("subscribe", session_id=hand.run.thread_id)
+            await client.send("subscribe", task_id=manual_run.id)
+            await client.send("subscribe", session_id=manual_run.run.thread_id)
             await client.expect("subscribed")
 
     async def are_closed() -> bool:
-        return site.feeds.open_count <= before
+        return site.streams.open_count <= before
 
     await eventually(are_closed)
 

@@ -13,8 +13,8 @@ from holdfast.domain.events import ToolCallResult
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepKind, StepState
 from tests.api.chat.socket_client import LOOK, PUSH, connect
-from tests.api.site import Site, served
-from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
+from tests.api.site import Site, serve
+from tests.scenario.agents.workshop import Workshop, call, calling, say
 
 TOOLS: Final[list[Json]] = ["remote__push", "remote__look"]
 ALLOW_ALL: Final[Json] = {"allow": TOOLS}
@@ -38,7 +38,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     )
     many = calling(*(call("remote__look") for _ in range(MAX_OPEN_CALLS + 1)))
     workshop.agent(many, say("all looked at"), name="busy", tools=TOOLS, permissions=ALLOW_ALL)
-    async with served(workshop) as site:
+    async with serve(workshop) as site:
         yield site
 
 
@@ -149,11 +149,11 @@ async def test_a_stopping_server_disconnects_the_client_of_a_call(tmp_path: Path
     workshop.agent(
         calling(call("remote__push", button=1)), FINAL_TURN, name="pusher", tools=TOOLS, permissions=ALLOW_ALL
     )
-    async with served(workshop) as own, connect(own.host) as client:
+    async with serve(workshop) as own, connect(own.host) as client:
         await client.offer(PUSH)
         run = await start(own, "pusher")
         await client.expect("call")
-        own.feeds.close()
+        own.streams.close()
         await client.check_closed(SocketClose.CLOSING)
         assert (await tool_outcome(own, run))[1] is StepState.UNKNOWN
 

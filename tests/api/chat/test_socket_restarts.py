@@ -9,8 +9,8 @@ import msgspec
 from holdfast.domain.content import Json
 from holdfast.workspace.folder import Workspace
 from tests.api.chat.socket_client import LOOK, PUSH, connect
-from tests.api.serving import LIMIT, Server, serving
-from tests.scenario.agents.agent_workspace import call, calling, say
+from tests.api.server_process import TIMEOUT_SECONDS, Server, run_server
+from tests.scenario.agents.workshop import call, calling, say
 
 FINAL_TURN: Final = say("so: {$last_tool}")
 
@@ -28,8 +28,8 @@ def write_agent(folder: Path, tool: str, **arguments: Json) -> None:
 
 def ended(server: Server, run: str) -> Any:
     """Wait for the end of a run, and return it."""
-    deadline = time.monotonic() + LIMIT
-    while (found := server.ask(f"/api/runs/{run}"))["status"] not in ("completed", "failed", "cancelled"):
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while (found := server.request(f"/api/runs/{run}"))["status"] not in ("completed", "failed", "cancelled"):
         assert time.monotonic() < deadline, found
         time.sleep(0.05)
     return found
@@ -37,7 +37,7 @@ def ended(server: Server, run: str) -> Any:
 
 def settled(server: Server, run: str) -> list[str]:
     """Return how the calls of a run settled."""
-    items = server.ask(f"/api/runs/{run}/steps")["items"]
+    items = server.request(f"/api/runs/{run}/steps")["items"]
     return [each["state"] for each in items if each["kind"] == "tool"]
 
 
@@ -45,13 +45,13 @@ async def test_a_killed_server_repeats_idempotent_calls_and_marks_effectful_ones
     Workspace.create(tmp_path / "workspace")
     write_agent(tmp_path, "remote__look")
     write_agent(tmp_path, "remote__push", button=1)
-    with serving(tmp_path) as server:
+    with run_server(tmp_path) as server:
         async with connect(server.url.removeprefix("http://")) as client:
             await client.offer(LOOK, PUSH)
             runs = [server.start(name) for name in ("remote__look", "remote__push")]
             calls = {each["method"]: each for each in [await client.expect("call"), await client.expect("call")]}
             server.kill()
-    with serving(tmp_path) as server:
+    with run_server(tmp_path) as server:
         async with connect(server.url.removeprefix("http://")) as client:
             await client.offer(LOOK, PUSH)
             repeated = await client.expect("call")

@@ -6,8 +6,8 @@ import httpx2
 from openai import AsyncOpenAI, OpenAI
 
 from holdfast.domain.content import Json
-from tests.api.site import LIMIT, Site
-from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
+from tests.api.site import TIMEOUT_SECONDS, Site
+from tests.scenario.agents.workshop import Workshop, call, calling, say
 
 WEATHER: Final[Json] = {
     "type": "function",
@@ -51,11 +51,11 @@ def user(text: Json) -> Any:
 
 def async_client(site: Site) -> AsyncOpenAI:
     """Return the official client."""
-    web = httpx2.AsyncClient(trust_env=False, timeout=LIMIT)
+    web = httpx2.AsyncClient(trust_env=False, timeout=TIMEOUT_SECONDS)
     return AsyncOpenAI(base_url=f"{site.url}/v1", api_key="none needed", http_client=web)
 
 
 def sync_client(site: Site) -> OpenAI:
     """Return the official synchronous client; call it in a thread."""
-    web = httpx2.Client(trust_env=False, timeout=LIMIT)
+    web = httpx2.Client(trust_env=False, timeout=TIMEOUT_SECONDS)
     return OpenAI(base_url=f"{site.url}/v1", api_key="none needed", http_client=web)

@@ -82,7 +82,7 @@ BODIES: Final[list[tuple[Json, str | None]]] = [
 async def test_an_invalid_request_is_rejected_and_creates_no_thread(site: Site, body: Json, param: str | None) -> None:
     before = await count_threads(site)
     sent = {"model": "bot", **body} if isinstance(body, dict) and body else body
-    error = check_error(await site.ask("POST", PATH, content=json.dumps(sent).encode(), headers=JSON), 400)
+    error = check_error(await site.request("POST", PATH, content=json.dumps(sent).encode(), headers=JSON), 400)
     assert (error["type"], error["param"]) == ("invalid_request_error", param), error
     assert await count_threads(site) == before
 
@@ -106,25 +106,25 @@ def test_every_unsupported_parameter_is_tested() -> None:
 async def test_an_unreadable_body_is_rejected(
     site: Site, content: bytes, headers: dict[str, str], status: int, code: str
 ) -> None:
-    assert check_error(await site.ask("POST", PATH, content=content, headers=headers), status)["code"] == code
+    assert check_error(await site.request("POST", PATH, content=content, headers=headers), status)["code"] == code
 
 
 async def test_an_unknown_query_parameter_is_rejected(site: Site) -> None:
     for method, path in (("GET", "/v1/models"), ("GET", "/v1/models/bot"), ("POST", PATH)):
-        assert check_error(await site.ask(method, f"{path}?nothing=1"), 400)["param"] == "nothing"
+        assert check_error(await site.request(method, f"{path}?nothing=1"), 400)["param"] == "nothing"
 
 
 @pytest.mark.parametrize("name", ["nobody", "silent", "../bot", ""])
 async def test_an_unknown_model_is_not_found(site: Site, name: str) -> None:
     before = await count_threads(site)
     body = {"model": name, "messages": [user("x")]}
-    error = check_error(await site.ask("POST", PATH, json=body), 404)
+    error = check_error(await site.request("POST", PATH, json=body), 404)
     assert (error["code"], error["param"]) == ("model_not_found", "model")
     assert await count_threads(site) == before
 
 
 async def test_an_agent_with_invalid_files_is_rejected(site: Site) -> None:
-    assert "agent.json" in check_error(await site.ask("GET", "/v1/models/broken"), 400)["message"]
+    assert "agent.json" in check_error(await site.request("GET", "/v1/models/broken"), 400)["message"]
 
 
 async def test_a_closed_thread_accepts_no_chat(site: Site, openai: AsyncOpenAI) -> None:
@@ -140,7 +140,7 @@ async def test_a_closed_thread_accepts_no_chat(site: Site, openai: AsyncOpenAI) 
 async def test_a_thread_needs_a_new_message(site: Site) -> None:
     thread = await site.thread()
     body = {"model": "bot", "messages": [user("x"), {"role": "assistant", "content": "y"}]}
-    response = await site.ask("POST", PATH, json=body, headers={"X-Holdfast-Thread": thread})
+    response = await site.request("POST", PATH, json=body, headers={"X-Holdfast-Thread": thread})
     assert "there is no new message" in check_error(response, 400)["message"]
 
 

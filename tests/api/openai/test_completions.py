@@ -270,7 +270,7 @@ async def test_a_run_continues_after_the_client_disconnects(site: Site, openai: 
     await stream.close()
 
     async def disconnected() -> bool:
-        return site.feeds.open_count == 0
+        return site.streams.open_count == 0
 
     await eventually(disconnected)
     assert not (await site.store.runs.get(SPACE, run)).status.terminal

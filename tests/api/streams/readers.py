@@ -1,4 +1,4 @@
-"""Clients that read streams from bare sockets, so that they can cut them anywhere."""
+"""Clients that read streams from raw sockets, so that tests can cut the connection anywhere."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,12 +10,12 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from holdfast.domain.content import Json
 
-LIMIT: Final = 30.0
-"""Seconds after which something hangs."""
+TIMEOUT_SECONDS: Final = 30.0
+"""Seconds after which a test counts as hanging."""
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """What stands between two empty lines of an SSE stream."""
+    """A frame of an SSE stream: the lines between two empty ones."""
 
     id: int | None
     event: str | None
@@ -25,7 +25,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class SseReader:
-    """One response, read frame by frame."""
+    """An SSE response, read frame by frame."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.status = 0
@@ -35,7 +35,7 @@ class SseReader:
         self._body = b""
         self.ended = False
 
-    async def begin(self) -> None:
+    async def read_head(self) -> None:
         """Read the head of the response."""
         head = await self._reader.readuntil(b"\r\n\r\n")
         status, *lines = head.decode().split("\r\n")
@@ -43,50 +43,50 @@ class SseReader:
         self.headers = dict(line.lower().split(": ", 1) for line in lines if line)
 
     async def frame(self) -> Frame | None:
-        """Return the next frame; nothing after the last one."""
+        """Return the next frame, or `None` after the last one."""
         while b"\n\n" not in self._body:
-            piece = await self._piece()
-            if not piece:
+            chunk = await self._chunk()
+            if not chunk:
                 self.ended = True
                 return None
-            self._body += piece
+            self._body += chunk
         text, self._body = self._body.split(b"\n\n", 1)
         return _frame(text)
 
     async def events(self) -> AsyncIterator[Frame]:
-        """Yield the frames that carry something."""
+        """Yield the frames that carry data."""
         while (frame := await self.frame()) is not None:
             if frame.data is not None:
                 yield frame
 
     async def rest(self) -> list[Frame]:
-        """Return all that is left that carries something."""
-        async with asyncio.timeout(LIMIT):
+        """Return the remaining frames that carry data."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return [frame async for frame in self.events()]
 
     def cut(self) -> None:
-        """Tear the connection."""
+        """Abort the connection."""
         self._writer.transport.abort()
 
-    async def _piece(self) -> bytes:
+    async def _chunk(self) -> bytes:
         size = int((await self._reader.readline()).strip() or b"0", 16)
-        piece = await self._reader.readexactly(size)
+        chunk = await self._reader.readexactly(size)
         await self._reader.readexactly(2)
-        return piece
+        return chunk
 
 
 @asynccontextmanager
 async def sse(host: str, path: str, *, after: int | None = None, header: str | None = None) -> AsyncIterator[SseReader]:
-    """Open a stream, and tear it when the block ends."""
+    """Open an SSE stream, and abort its connection when the block ends."""
     address, port = host.split(":")
     reader, writer = await asyncio.open_connection(address, int(port))
-    given = header if header is not None else None if after is None else str(after)
-    resumed = "" if given is None else f"Last-Event-ID: {given}\r\n"
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{resumed}\r\n".encode())
+    last_event_id = header if header is not None else None if after is None else str(after)
+    headers = "" if last_event_id is None else f"Last-Event-ID: {last_event_id}\r\n"
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n".encode())
     stream = SseReader(reader, writer)
     try:
-        async with asyncio.timeout(LIMIT):
-            await stream.begin()
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            await stream.read_head()
         yield stream
     finally:
         stream.cut()
@@ -94,8 +94,10 @@ async def sse(host: str, path: str, *, after: int | None = None, header: str | N
 
 @asynccontextmanager
 async def ws(host: str, path: str) -> AsyncIterator[ClientConnection]:
-    """Open a WebSocket, and tear it when the block ends."""
-    connection = await connect(f"ws://{host}{path}", compression=None, open_timeout=LIMIT, proxy=None, max_size=None)
+    """Open a WebSocket, and abort its connection when the block ends."""
+    connection = await connect(
+        f"ws://{host}{path}", compression=None, open_timeout=TIMEOUT_SECONDS, proxy=None, max_size=None
+    )
     try:
         yield connection
     finally:
@@ -104,7 +106,7 @@ async def ws(host: str, path: str) -> AsyncIterator[ClientConnection]:
 
 
 async def post(host: str, path: str, body: Json, headers: str = "") -> int:
-    """Send a request, and return the status as soon as its line is there, and nothing else."""
+    """Send a POST request, and return the status as soon as the status line has arrived."""
     address, port = host.split(":")
     reader, writer = await asyncio.open_connection(address, int(port))
     content = msgspec.json.encode(body)
@@ -117,11 +119,11 @@ async def post(host: str, path: str, body: Json, headers: str = "") -> int:
 
 
 def event_of(text: str | bytes) -> tuple[int, bytes]:
-    """Return the number and the JSON of the event in a message of a WebSocket."""
+    """Return the sequence number and the JSON of the event in a WebSocket message."""
     assert isinstance(text, str)
-    said = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    assert list(said) == ["type", "seq", "data"]
-    return msgspec.json.decode(said["seq"]), bytes(said["data"])
+    message = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    assert list(message) == ["type", "seq", "data"]
+    return msgspec.json.decode(message["seq"]), bytes(message["data"])
 
 
 def _frame(text: bytes) -> Frame:

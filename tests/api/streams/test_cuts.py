@@ -10,8 +10,8 @@ import pytest
 from holdfast.api.streams.sse import PING
 from holdfast.control.streams.broadcast import WINDOW_BYTES, Subscriber
 from tests.api.site import Site
+from tests.api.streams.manual_run import ManualRun, start_manual_run
 from tests.api.streams.readers import event_of, sse, ws
-from tests.api.streams.stage import Hand, begun
 
 CUTS: Final = 160
 """Of each reader; there are eight of them on each backend."""
@@ -27,8 +27,8 @@ Seen = list[tuple[int, bytes]]
 class Pump:
     """Lets a run go on as long as somebody reads it live: who comes to its end has it say more."""
 
-    def __init__(self, hand: Hand, random: Random) -> None:
-        self._hand = hand
+    def __init__(self, manual_run: ManualRun, random: Random) -> None:
+        self._hand = manual_run
         self._random = random
         self._wanted: asyncio.Queue[int] = asyncio.Queue()
         self._promised = 1
@@ -90,30 +90,30 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     yield places
 
 
-async def test_2560_cuts_lose_and_double_nothing(everywhere: Site, replays: list[int]) -> None:
+async def test_2560_cuts_lose_and_double_nothing(backend_site: Site, replays: list[int]) -> None:
     random = Random(4)
-    hand = await begun(everywhere)
-    pump, cuts = Pump(hand, random), Cuts(2 * READERS * CUTS)
+    manual_run = await start_manual_run(backend_site.store)
+    pump, cuts = Pump(manual_run, random), Cuts(2 * READERS * CUTS)
     seen: list[Seen] = [[] for _ in range(2 * READERS)]
     async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
         readers = [
-            tasks.create_task(read(everywhere, hand, pump, cuts, mine, Random(n)))
+            tasks.create_task(read(backend_site, manual_run, pump, cuts, mine, Random(n)))
             for n, (mine, read) in enumerate(zip(seen, READERS * [_read_sse, _read_ws], strict=True))
         ]
         await pump.run(readers, cuts.made)
-    log = await everywhere.log(hand.id)
+    log = await backend_site.log(manual_run.id)
     assert sum(len(data) for _, data in log) > 4 * WINDOW_BYTES
     assert len(replays) > REPLAYS
     for each in seen:
         assert each == log
 
 
-async def _read_sse(stage: Site, hand: Hand, pump: Pump, cuts: Cuts, seen: Seen, random: Random) -> None:
-    path = f"/api/runs/{hand.id}/sse"
+async def _read_sse(site: Site, manual_run: ManualRun, pump: Pump, cuts: Cuts, seen: Seen, random: Random) -> None:
+    path = f"/api/runs/{manual_run.id}/sse"
     for left in range(CUTS, -1, -1):
         most = _most(random) if left else None
         pump.want(seen, most or 0)
-        async with sse(stage.host, path, after=len(seen) or None) as stream:
+        async with sse(site.host, path, after=len(seen) or None) as stream:
             await _take(stream.events(), seen, most)
         if left:
             cuts.make()
@@ -129,11 +129,11 @@ async def _take(frames: object, seen: Seen, most: int | None) -> None:
             return
 
 
-async def _read_ws(stage: Site, hand: Hand, pump: Pump, cuts: Cuts, seen: Seen, random: Random) -> None:
+async def _read_ws(site: Site, manual_run: ManualRun, pump: Pump, cuts: Cuts, seen: Seen, random: Random) -> None:
     for left in range(CUTS, -1, -1):
         most = _most(random) if left else None
         pump.want(seen, most or 0)
-        async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id={len(seen)}") as socket:
+        async with ws(site.host, f"/api/runs/{manual_run.id}/ws?last_event_id={len(seen)}") as socket:
             if most == 0:
                 cuts.make()
                 continue

@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from holdfast.api.streams.websocket import WebSocketCloseCode
-from tests.api.site import LIMIT, Site
-from tests.api.streams.stage import begun, soon
+from tests.api.site import TIMEOUT_SECONDS, Site
+from tests.api.streams.manual_run import start_manual_run, with_timeout
 
 KEY: Final = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
 VERSION: Final = "Sec-WebSocket-Version: 13\r\n"
@@ -55,7 +55,7 @@ async def answered(site: Site, head: str, *, after: bytes = b"") -> bytes:
     """Return all that is sent until the connection is closed."""
     reader, writer = await opened(site, head, after=after)
     try:
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await reader.read()
     finally:
         writer.close()
@@ -63,58 +63,58 @@ async def answered(site: Site, head: str, *, after: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize(("method", "path", "headers", "status", "code"), REFUSED)
 async def test_a_handshake_that_is_refused_is_answered_as_a_request_and_leaves_its_line(
-    stage: Site, caplog: pytest.LogCaptureFixture, method: str, path: str, headers: str, status: int, code: str
+    site: Site, caplog: pytest.LogCaptureFixture, method: str, path: str, headers: str, status: int, code: str
 ) -> None:
     with caplog.at_level(logging.INFO, logger="holdfast.requests"):
-        answer = await answered(stage, f"{method} {path} {headers}", after=b"{}")
-    head, _, body = answer.partition(b"\r\n\r\n")
+        response = await answered(site, f"{method} {path} {headers}", after=b"{}")
+    head, _, body = response.partition(b"\r\n\r\n")
     assert (int(head.split()[1]), json.loads(body)["error"]["code"]) == (status, code)
     (line,) = [record for record in caplog.records if record.name == "holdfast.requests"]
     assert f" {path.partition('?')[0]} {status} " in line.getMessage()
 
 
-async def test_the_parameters_that_a_socket_knows_are_its_own(stage: Site) -> None:
-    assert b"known are none" in await answered(stage, f"GET /ws?x=1 {RIGHT}")
+async def test_the_parameters_that_a_socket_knows_are_its_own(site: Site) -> None:
+    assert b"it knows none" in await answered(site, f"GET /ws?x=1 {RIGHT}")
 
 
-async def test_a_handshake_with_the_wrong_version_is_told_the_right_one(stage: Site) -> None:
-    answer = await answered(stage, f"GET {RUN} {UPGRADE}{KEY}Sec-WebSocket-Version: 8\r\n")
-    assert b"sec-websocket-version: 13\r\n" in answer.lower()
+async def test_a_handshake_with_the_wrong_version_is_told_the_right_one(site: Site) -> None:
+    response = await answered(site, f"GET {RUN} {UPGRADE}{KEY}Sec-WebSocket-Version: 8\r\n")
+    assert b"sec-websocket-version: 13\r\n" in response.lower()
 
 
-async def test_a_handshake_with_large_headers_opens_a_socket(stage: Site) -> None:
-    hand = await begun(stage)
-    reader, writer = await opened(stage, f"GET /api/runs/{hand.id}/ws {RIGHT}X: {'x' * 20_000}\r\n")
-    assert b" 101 " in await soon(reader.readline())
+async def test_a_handshake_with_large_headers_opens_a_socket(site: Site) -> None:
+    manual_run = await start_manual_run(site.store)
+    reader, writer = await opened(site, f"GET /api/runs/{manual_run.id}/ws {RIGHT}X: {'x' * 20_000}\r\n")
+    assert b" 101 " in await with_timeout(reader.readline())
     writer.close()
 
 
 @pytest.mark.parametrize("garbage", [b"\xff" * 16, b"\x83\x80\x00\x00\x00\x00", b"GET / HTTP/1.1\r\n\r\n"])
-async def test_what_comes_before_the_answer_to_a_handshake_breaks_nothing(stage: Site, garbage: bytes) -> None:
-    hand = await begun(stage)
+async def test_what_comes_before_the_answer_to_a_handshake_breaks_nothing(site: Site, garbage: bytes) -> None:
+    manual_run = await start_manual_run(site.store)
     for turns in range(30):  # somewhere among them the handshake was read and not yet answered
-        reader, writer = await opened(stage, f"GET /api/runs/{hand.id}/ws {RIGHT}")
+        reader, writer = await opened(site, f"GET /api/runs/{manual_run.id}/ws {RIGHT}")
         for _ in range(turns):
             await asyncio.sleep(0)
         writer.write(garbage)
-        assert b" 101 " in await soon(reader.readline())
+        assert b" 101 " in await with_timeout(reader.readline())
         writer.close()
 
 
-async def test_what_breaks_the_rules_is_told_so(stage: Site) -> None:
-    hand = await begun(stage)
-    reader, writer = await opened(stage, f"GET /api/runs/{hand.id}/ws {RIGHT}")
-    await soon(reader.readuntil(b"\r\n\r\n"))
+async def test_what_breaks_the_rules_is_told_so(site: Site) -> None:
+    manual_run = await start_manual_run(site.store)
+    reader, writer = await opened(site, f"GET /api/runs/{manual_run.id}/ws {RIGHT}")
+    await with_timeout(reader.readuntil(b"\r\n\r\n"))
     writer.write(b"\xff" * 16)
-    assert WebSocketCloseCode.BROKEN.to_bytes(2, "big") in await soon(reader.read())
+    assert WebSocketCloseCode.BROKEN.to_bytes(2, "big") in await with_timeout(reader.read())
     writer.close()
 
 
-async def test_a_handshake_behind_an_answer_that_is_under_way_is_none(stage: Site) -> None:
-    hand = await begun(stage)
-    reader, writer = await opened(stage, f"GET /api/runs/{hand.id}/sse ")
-    writer.write(f"GET /api/runs/{hand.id}/ws HTTP/1.1\r\nHost: {stage.host}\r\n{RIGHT}\r\n".encode())
-    await hand.finish()
-    answer = await soon(reader.read())
-    assert answer.endswith(b"}}") and b"BAD_HANDSHAKE" in answer.rpartition(b"0\r\n\r\n")[2]
+async def test_a_handshake_behind_an_answer_that_is_under_way_is_none(site: Site) -> None:
+    manual_run = await start_manual_run(site.store)
+    reader, writer = await opened(site, f"GET /api/runs/{manual_run.id}/sse ")
+    writer.write(f"GET /api/runs/{manual_run.id}/ws HTTP/1.1\r\nHost: {site.host}\r\n{RIGHT}\r\n".encode())
+    await manual_run.finish()
+    response = await with_timeout(reader.read())
+    assert response.endswith(b"}}") and b"BAD_HANDSHAKE" in response.rpartition(b"0\r\n\r\n")[2]
     writer.close()

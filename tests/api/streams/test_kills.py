@@ -14,11 +14,11 @@ from holdfast.api.streams.websocket import WebSocketCloseCode
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import RunStatus
 from holdfast.domain.task_ids import run_id_of
-from tests.api.conftest import fill
-from tests.api.site import Site, served
-from tests.api.streams.mortal import Mortal, mortal
+from tests.api.conftest import write_agents
+from tests.api.site import Site, serve
 from tests.api.streams.readers import event_of, post, sse, ws
-from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
+from tests.api.streams.restarting_server import RestartingServer, serve_with_restarts
+from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 from tests.support.postgres import PostgresServer
 
 RUNS: Final = 8
@@ -26,7 +26,7 @@ RUNS: Final = 8
 KILLS: Final = {"sqlite": 5, "postgres": 1}
 LIVES: Final = 100
 """Of each of two servers; a life lasts until its first answer."""
-LIMIT: Final = 300.0
+TIMEOUT_SECONDS: Final = 300.0
 """Seconds after which something hangs."""
 
 Seen = list[tuple[int, bytes]]
@@ -37,9 +37,9 @@ async def test_16_readers_of_a_server_that_is_killed_see_every_event_once(
     backend: str, tmp_path: Path, postgres: PostgresServer
 ) -> None:
     where = tmp_path / "holdfast.db" if backend == "sqlite" else await postgres.create_database("mortal")
-    workshop = _talkative(AgentWorkspace(tmp_path / "workspace", where))
-    async with asyncio.timeout(LIMIT):
-        async with mortal(tmp_path, database=where, workers=RUNS, lease=2.0) as server:
+    workshop = _talkative(Workshop(tmp_path / "workspace", where))
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        async with serve_with_restarts(tmp_path, database=where, workers=RUNS, lease=2.0) as server:
             runs = [await _start(server, number) for number in range(RUNS)]
             seen: list[Seen] = [[] for _ in range(2 * RUNS)]
             async with asyncio.TaskGroup() as tasks:
@@ -47,7 +47,7 @@ async def test_16_readers_of_a_server_that_is_killed_see_every_event_once(
                     tasks.create_task(_follow_sse(server, run, by_sse))
                     tasks.create_task(_follow_ws(server, run, by_ws))
                 await _kill_now_and_then(server, seen, KILLS[backend])
-        async with served(workshop, workers=0) as site:
+        async with serve(workshop, workers=0) as site:
             for run, by_sse, by_ws in zip(runs, seen[::2], seen[1::2], strict=True):
                 assert by_sse == by_ws == await site.log(run)
                 found = await site.store.runs.get(SPACE, run)
@@ -55,7 +55,7 @@ async def test_16_readers_of_a_server_that_is_killed_see_every_event_once(
 
 
 async def test_after_200_kills_all_that_was_answered_is_there(tmp_path: Path) -> None:
-    async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(TIMEOUT_SECONDS), asyncio.TaskGroup() as tasks:
         for name in ("first", "second"):
             folder = tmp_path / name
             folder.mkdir()
@@ -69,14 +69,14 @@ def _talkative(workshop: AgentWorkspace) -> AgentWorkspace:
     return workshop
 
 
-async def _start(server: Mortal, number: int) -> RunId:
+async def _start(server: RestartingServer, number: int) -> RunId:
     host, thread = await server.host(), f"thr_{number}"
     assert await post(host, "/api/threads", {"id": thread, "agent_type": "bot"}) == 201
     assert await post(host, f"/api/threads/{thread}/runs", {"id": f"run_{number}", "input": "go"}) == 201
     return RunId(f"run_{number}")
 
 
-async def _kill_now_and_then(server: Mortal, seen: list[Seen], kills: int) -> None:
+async def _kill_now_and_then(server: RestartingServer, seen: list[Seen], kills: int) -> None:
     """Kill the server each time that its readers have seen some more."""
     random = Random(kills)
     enough = 0
@@ -84,10 +84,10 @@ async def _kill_now_and_then(server: Mortal, seen: list[Seen], kills: int) -> No
         enough += random.randint(50, 300)
         while sum(map(len, seen)) < enough:  # noqa: ASYNC110 - readers tell nobody
             await asyncio.sleep(0.005)
-        await server.die_and_live()
+        await server.restart()
 
 
-async def _follow_sse(server: Mortal, run: RunId, seen: Seen) -> None:
+async def _follow_sse(server: RestartingServer, run: RunId, seen: Seen) -> None:
     ended = False
     while not ended:
         with suppress(OSError, asyncio.IncompleteReadError):
@@ -99,7 +99,7 @@ async def _follow_sse(server: Mortal, run: RunId, seen: Seen) -> None:
         await asyncio.sleep(0.01)
 
 
-async def _follow_ws(server: Mortal, run: RunId, seen: Seen) -> None:
+async def _follow_ws(server: RestartingServer, run: RunId, seen: Seen) -> None:
     ended = False
     while not ended:
         with suppress(OSError, ConnectionClosed, InvalidHandshake):
@@ -113,13 +113,13 @@ async def _follow_ws(server: Mortal, run: RunId, seen: Seen) -> None:
 
 async def _live_and_answer(folder: Path) -> None:
     """Let servers live until they have answered, and look for what they have answered."""
-    workshop = fill(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))
-    async with mortal(folder, database=workshop.database, workers=0) as server:
+    workshop = write_agents(Workshop(folder / "workspace", folder / "holdfast.db"))
+    async with serve_with_restarts(folder, database=workshop.where, workers=0) as server:
         assert await post(await server.host(), "/api/threads", {"id": "thr_1", "agent_type": "bot"}) == 201
         for life in range(LIVES):
             assert await (_start_task if life % 2 else _start_run)(await server.host(), life) in (201, 202)
-            await server.die_and_live()
-    async with served(workshop) as site:
+            await server.restart()
+    async with serve(workshop) as site:
         for life in range(LIVES):
             await _check_task(site, life) if life % 2 else await _check_run(site, f"run_{life}")
 
@@ -133,9 +133,11 @@ async def _start_task(host: str, life: int) -> int:
 
 
 async def _check_task(site: Site, life: int) -> None:
-    answer = await site.ask("POST", "/agents/bot/task", json={"input": "go"}, headers={"Idempotency-Key": str(life)})
-    assert answer.headers["Idempotency-Replayed"] == "true"
-    await _check_run(site, run_id_of(answer.json()["taskId"]))
+    response = await site.request(
+        "POST", "/agents/bot/task", json={"input": "go"}, headers={"Idempotency-Key": str(life)}
+    )
+    assert response.headers["Idempotency-Replayed"] == "true"
+    await _check_run(site, run_id_of(response.json()["taskId"]))
 
 
 async def _check_run(site: Site, run: str) -> None:

@@ -43,13 +43,13 @@ def test_every_last_comment_is_in_the_reference() -> None:
 
 
 def test_the_limits_are_in_the_reference() -> None:
-    habits = StreamLimits()
+    limits = StreamLimits()
     for limit in (
-        f"every {habits.keepalive_seconds:g} s",
-        f"after {habits.stall_timeout_seconds:g} to {2 * habits.stall_timeout_seconds:g} s",
+        f"every {limits.keepalive_seconds:g} s",
+        f"after {limits.stall_timeout_seconds:g} to {2 * limits.stall_timeout_seconds:g} s",
         f"after {DRAIN_CHECK_SECONDS:g} s more",
         f"{MAX_CLIENT_MESSAGE_BYTES} bytes",
-        f"{habits.max_streams:,};",
+        f"{limits.max_streams:,};",
         f"{WINDOW_BYTES // 1024} KiB;",
     ):
         assert limit in REFERENCE, limit

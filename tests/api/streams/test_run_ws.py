@@ -11,105 +11,105 @@ from websockets.exceptions import ConnectionClosed, ConnectionClosedError, Inval
 from holdfast.api.streams.sse import PING, PONG
 from holdfast.api.streams.websocket import WebSocketCloseCode
 from holdfast.control.streams.live_streams import StreamLimits
-from tests.api.site import LIMIT, Site, served
+from tests.api.site import TIMEOUT_SECONDS, Site, serve
+from tests.api.streams.manual_run import start_manual_run, with_timeout
 from tests.api.streams.readers import ws
-from tests.api.streams.stage import begun, soon
-from tests.scenario.agents.agent_workspace import AgentWorkspace
+from tests.scenario.agents.workshop import Workshop
 
 
-async def test_each_event_is_a_message_and_the_end_of_the_run_closes_the_socket(stage: Site) -> None:
-    hand = await begun(stage)
-    async with ws(stage.host, f"/api/runs/{hand.id}/ws") as stream:
-        first = msgspec.json.decode(await soon(stream.recv()))
+async def test_each_event_is_a_message_and_the_end_of_the_run_closes_the_socket(site: Site) -> None:
+    manual_run = await start_manual_run(site.store)
+    async with ws(site.host, f"/api/runs/{manual_run.id}/ws") as stream:
+        first = msgspec.json.decode(await with_timeout(stream.recv()))
         assert list(first) == ["type", "seq", "data"]
         assert (first["type"], first["seq"], first["data"]["type"]) == ("RUN_STARTED", 1, "RUN_STARTED")
-        await hand.say(*"abc")
-        await hand.finish()
-        async with asyncio.timeout(LIMIT):
+        await manual_run.say(*"abc")
+        await manual_run.finish()
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             told = [msgspec.json.decode(text) async for text in stream]
         assert [each["seq"] for each in told] == list(range(2, len(told) + 2))
         assert (stream.close_code, stream.close_reason) == (WebSocketCloseCode.ENDED, "the run has ended")
 
 
 @pytest.mark.parametrize("message", ["ping", PING, '{"type": "ping"}'])
-async def test_a_ping_is_answered(stage: Site, message: str) -> None:
-    hand = await begun(stage)
-    async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
+async def test_a_ping_is_answered(site: Site, message: str) -> None:
+    manual_run = await start_manual_run(site.store)
+    async with ws(site.host, f"/api/runs/{manual_run.id}/ws?last_event_id=1") as stream:
         await stream.send(message)
-        assert await soon(stream.recv()) == PONG
+        assert await with_timeout(stream.recv()) == PONG
 
 
 @pytest.mark.parametrize("message", ["hello", '{"type":"subscribe"}', b"ping", ""])
-async def test_anything_else_closes_the_socket(stage: Site, message: str | bytes) -> None:
-    hand = await begun(stage)
-    async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
+async def test_anything_else_closes_the_socket(site: Site, message: str | bytes) -> None:
+    manual_run = await start_manual_run(site.store)
+    async with ws(site.host, f"/api/runs/{manual_run.id}/ws?last_event_id=1") as stream:
         await stream.send(message)
         with pytest.raises(ConnectionClosed):
-            await soon(stream.recv())
+            await with_timeout(stream.recv())
         assert stream.close_code == WebSocketCloseCode.UNSUPPORTED
 
 
-async def test_a_silent_socket_is_pinged(workshop: AgentWorkspace) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as stage:
-        hand = await begun(stage)
-        async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
-            assert [await soon(stream.recv()) for _ in range(3)] == 3 * [PING]
+async def test_a_silent_socket_is_pinged(workshop: Workshop) -> None:
+    async with serve(workshop, workers=0, limits=StreamLimits(keepalive_seconds=0.03)) as site:
+        manual_run = await start_manual_run(site.store)
+        async with ws(site.host, f"/api/runs/{manual_run.id}/ws?last_event_id=1") as stream:
+            assert [await with_timeout(stream.recv()) for _ in range(3)] == 3 * [PING]
 
 
 @pytest.mark.parametrize("cursor", ["999", "-1", "abc", "1.5"])
-async def test_a_cursor_that_is_none_of_ours_is_refused_before_the_socket_opens(stage: Site, cursor: str) -> None:
-    hand = await begun(stage)
-    assert await _refusal(stage, f"/api/runs/{hand.id}/ws?last_event_id={cursor}") == (400, "BAD_CURSOR")
+async def test_a_cursor_that_is_none_of_ours_is_refused_before_the_socket_opens(site: Site, cursor: str) -> None:
+    manual_run = await start_manual_run(site.store)
+    assert await _refusal(site, f"/api/runs/{manual_run.id}/ws?last_event_id={cursor}") == (400, "BAD_CURSOR")
 
 
-async def test_what_is_refused_is_refused_with_its_own_error(stage: Site) -> None:
-    hand = await begun(stage)
-    assert await _refusal(stage, "/api/runs/run_none/ws") == (404, "NOT_FOUND")
-    assert await _refusal(stage, f"/api/runs/{hand.id}/ws?nonsense=1") == (400, "INVALID")
-    assert await _refusal(stage, "/api/runs/run%20none/ws") == (404, "NOT_FOUND")
+async def test_what_is_refused_is_refused_with_its_own_error(site: Site) -> None:
+    manual_run = await start_manual_run(site.store)
+    assert await _refusal(site, "/api/runs/run_none/ws") == (404, "NOT_FOUND")
+    assert await _refusal(site, f"/api/runs/{manual_run.id}/ws?nonsense=1") == (400, "INVALID")
+    assert await _refusal(site, "/api/runs/run%20none/ws") == (404, "NOT_FOUND")
 
 
-async def test_more_streams_than_may_be_open_are_refused(workshop: AgentWorkspace) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as stage:
-        path = f"/api/runs/{(await begun(stage)).id}/ws"
-        async with ws(stage.host, path):
-            assert await _refusal(stage, path) == (503, "TOO_MANY_STREAMS")
+async def test_more_streams_than_may_be_open_are_refused(workshop: Workshop) -> None:
+    async with serve(workshop, workers=0, limits=StreamLimits(max_streams=1)) as site:
+        path = f"/api/runs/{(await start_manual_run(site.store)).id}/ws"
+        async with ws(site.host, path):
+            assert await _refusal(site, path) == (503, "TOO_MANY_STREAMS")
 
 
-async def test_a_server_that_stops_closes_its_sockets(own_stage: Site) -> None:
-    hand = await begun(own_stage)
-    async with ws(own_stage.host, f"/api/runs/{hand.id}/ws?last_event_id=1") as stream:
-        own_stage.feeds.close()
+async def test_a_server_that_stops_closes_its_sockets(own_site: Site) -> None:
+    manual_run = await start_manual_run(own_site.store)
+    async with ws(own_site.host, f"/api/runs/{manual_run.id}/ws?last_event_id=1") as stream:
+        own_site.streams.close()
         with pytest.raises(ConnectionClosed):
-            await soon(stream.recv())
+            await with_timeout(stream.recv())
         assert stream.close_code == WebSocketCloseCode.CLOSING
 
 
-async def test_a_reader_that_takes_nothing_is_cut_off_with_its_own_code(workshop: AgentWorkspace) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as stage:
-        hand = await begun(stage)
-        async with ws(stage.host, f"/api/runs/{hand.id}/ws") as stream:
+async def test_a_reader_that_takes_nothing_is_cut_off_with_its_own_code(workshop: Workshop) -> None:
+    async with serve(workshop, workers=0, limits=StreamLimits(stall_timeout_seconds=0.1)) as site:
+        manual_run = await start_manual_run(site.store)
+        async with ws(site.host, f"/api/runs/{manual_run.id}/ws") as stream:
             stream.transport.pause_reading()
-            while stage.feeds.open_count:
-                await hand.say("x" * 100_000)
+            while site.streams.open_count:
+                await manual_run.say("x" * 100_000)
             stream.transport.resume_reading()
             seen = await _rest(stream)
             assert stream.close_code == WebSocketCloseCode.TOO_SLOW
-        await hand.finish()
-        async with ws(stage.host, f"/api/runs/{hand.id}/ws?last_event_id={seen[-1]}") as stream:
+        await manual_run.finish()
+        async with ws(site.host, f"/api/runs/{manual_run.id}/ws?last_event_id={seen[-1]}") as stream:
             seen += await _rest(stream)
-        assert seen == [seq for seq, _ in await stage.log(hand.id)]
+        assert seen == [seq for seq, _ in await site.log(manual_run.id)]
 
 
-async def test_a_plain_request_to_a_socket_is_refused(stage: Site) -> None:
-    answer = await stage.ask("GET", "/api/runs/run_any/ws")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (405, "METHOD_NOT_ALLOWED")
+async def test_a_plain_request_to_a_socket_is_refused(site: Site) -> None:
+    response = await site.request("GET", "/api/runs/run_any/ws")
+    assert (response.status_code, response.json()["error"]["code"]) == (405, "METHOD_NOT_ALLOWED")
 
 
 async def _rest(stream: ClientConnection) -> list[int]:
     """Return the numbers of all events that are still to come, until the socket is closed for whatever reason."""
     seen = []
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         with suppress(ConnectionClosedError):
             async for text in stream:
                 if text != PING:
@@ -117,9 +117,9 @@ async def _rest(stream: ClientConnection) -> list[int]:
     return seen
 
 
-async def _refusal(stage: Site, path: str) -> tuple[int, str]:
+async def _refusal(site: Site, path: str) -> tuple[int, str]:
     with pytest.raises(InvalidStatus) as refused:
-        async with ws(stage.host, path):
+        async with ws(site.host, path):
             pass
-    answer = refused.value.response
-    return answer.status_code, msgspec.json.decode(answer.body or b"")["error"]["code"]
+    response = refused.value.response
+    return response.status_code, msgspec.json.decode(response.body or b"")["error"]["code"]

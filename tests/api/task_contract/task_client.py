@@ -14,7 +14,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.events import RunFinished
 from holdfast.domain.ids import RunId
 from holdfast.domain.run import Run, RunStatus
-from tests.api.site import LIMIT, Site
+from tests.api.site import TIMEOUT_SECONDS, Site
 from tests.api.streams.readers import Frame, SseReader, sse
 from tests.builders import FIRST
 from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
@@ -70,7 +70,7 @@ class TaskClient:
 
     async def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
         """Send a request."""
-        return await self.site.ask(method, path, **options)
+        return await self.site.request(method, path, **options)
 
     async def create(self, agent: str = "bot", input: str = "go", **more: Json) -> str:
         """Create a task, and return its id."""
@@ -134,7 +134,7 @@ class TaskClient:
 
     async def read_stream(self, task: str, *, after: int | None = None) -> list[Frame]:
         """Return all frames of the stream of a task."""
-        async with asyncio.timeout(LIMIT), self.stream(task, after=after) as stream:
+        async with asyncio.timeout(TIMEOUT_SECONDS), self.stream(task, after=after) as stream:
             return await stream.rest()
 
 

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from holdfast.domain.content import Json
-from tests.api.site import LIMIT
+from tests.api.site import TIMEOUT_SECONDS
 from tests.api.task_contract.task_client import SETTLED_STATUSES, TaskClient, read_frames
 
 TERMINAL: Final = ("finished", "failed", "canceled")
@@ -21,7 +21,7 @@ needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="runs the p
 
 async def test_a_client_creates_follows_responds_cancels_and_deletes(any_client: TaskClient) -> None:
     base = any_client.site.url
-    async with httpx2.AsyncClient(timeout=LIMIT, trust_env=False) as http:
+    async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, trust_env=False) as http:
         body = {
             "input": "Read package.json and tell me the dependencies",
             "priority": "normal",
@@ -57,7 +57,7 @@ async def test_a_client_creates_follows_responds_cancels_and_deletes(any_client:
 async def test_polled_events_name_each_tool_call_once(client: TaskClient) -> None:
     task = await client.create("worker")
     seen, said = set[int](), list[str]()
-    async with httpx2.AsyncClient(timeout=LIMIT, trust_env=False) as http:
+    async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, trust_env=False) as http:
         while not said or said[-1] not in TERMINAL:
             status = (await http.get(f"{client.site.url}/tasks/{task}")).json()["task"]["status"]
             for event in (await http.get(f"{client.site.url}/tasks/{task}/events")).json()["events"]:
@@ -97,7 +97,7 @@ async def test_the_documented_event_source_closes_when_the_task_ends(client: Tas
 async def _node(*arguments: str | Path) -> str:
     """Run a Node program, and return its output."""
     node = await asyncio.create_subprocess_exec("node", *arguments, stdout=asyncio.subprocess.PIPE)
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         said, _ = await node.communicate()
     assert node.returncode == 0
     return said.decode()
@@ -105,7 +105,7 @@ async def _node(*arguments: str | Path) -> str:
 
 async def _poll(http: httpx2.AsyncClient, base: str, task: str) -> Json:
     """Poll like `pollTask` of the page."""
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             found = (await http.get(f"{base}/tasks/{task}")).json()["task"]
             if found["status"] in (*TERMINAL, "waiting"):

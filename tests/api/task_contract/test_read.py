@@ -9,7 +9,7 @@ import pytest
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Mode, RunStatus
 from holdfast.domain.thread import NewThread
-from tests.api.site import served
+from tests.api.site import serve
 from tests.api.task_contract.task_client import TaskClient, check_error, run_of
 from tests.builders import user
 from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace
@@ -167,8 +167,8 @@ async def test_the_cursor_of_a_list_is_its_last_task(idle_client: TaskClient) ->
     )
 
 
-async def test_a_page_may_exceed_the_native_page_size(workshop: AgentWorkspace) -> None:
-    async with served(workshop, workers=0) as site:
+async def test_a_page_may_exceed_the_native_page_size(workshop: Workshop) -> None:
+    async with serve(workshop, workers=0) as site:
         new = NewRun(thread=NewThread(agent_type="bot"), mode=Mode.TASK)
         runs = [made.run for made in await asyncio.gather(*(site.store.runs.create(SPACE, new) for _ in range(205)))]
         listed = await TaskClient(site).list_ids(limit=1000)

@@ -10,9 +10,9 @@ from holdfast.domain.content import Json
 from holdfast.domain.events import TextMessageContent, TextMessageStart
 from holdfast.domain.ids import MessageId
 from holdfast.domain.run import RunStatus
-from tests.api.site import eventually, served
+from tests.api.site import eventually, serve
+from tests.api.streams.manual_run import with_timeout
 from tests.api.streams.readers import Frame, SseReader
-from tests.api.streams.stage import soon
 from tests.api.task_contract.manual_worker import claim_new_task
 from tests.api.task_contract.task_client import TERMINAL_STATUSES, TaskClient, check_error, read_frames, run_of
 from tests.scenario.agents.agent_workspace import AgentWorkspace
@@ -40,7 +40,7 @@ def _check_end_event(event: Json, status: Json) -> None:
 async def test_a_live_stream_equals_the_replay(any_client: TaskClient) -> None:
     task = await any_client.run_to_interrupt()
     async with any_client.stream(task) as stream:
-        live = [await soon(stream.frame()) for _ in range(5)]
+        live = [await with_timeout(stream.frame()) for _ in range(5)]
         assert [frame.event for frame in live] == [None, "task", "task", "task", "status"]
         assert read_frames(live, "status") == [{"taskId": task, "status": "waiting", "output": None, "error": None}]
         await any_client.site.post(f"/tasks/{task}/respond", {"message": "so"}, expect=200)
@@ -79,7 +79,7 @@ async def test_a_task_that_waits_for_its_mcp_server_is_processing(client: TaskCl
     task = await client.create("patient")
     async with client.stream(task) as stream:
         await _until_status(stream)
-        started = await soon(stream.frame())
+        started = await with_timeout(stream.frame())
         assert read_frames([started])[0]["data"] == {"from": "pending", "to": "processing"}
         await client.site.post(f"/tasks/{task}/cancel", expect=200)
         assert read_frames(await stream.rest())[0]["data"] == {"from": "processing", "to": "canceled"}
@@ -141,23 +141,23 @@ async def test_deleting_a_task_ends_its_stream(any_client: TaskClient) -> None:
     async with any_client.stream(task) as stream:
         await _until_status(stream)
         await any_client.site.delete(f"/tasks/{task}?force=true", expect=200)
-        frames = await soon(_frames(stream))
+        frames = await with_timeout(_frames(stream))
     assert stream.ended
     # The stream may see the end before the deletion, or only the deletion.
     assert "canceled" in str(frames) or any((frame.comment or "").startswith("gone") for frame in frames)
     assert frames[-1].retry == 86_400_000
 
 
-async def test_a_stream_without_task_events_sends_keepalives(workshop: AgentWorkspace) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(keepalive_seconds=0.03)) as site:
+async def test_a_stream_without_task_events_sends_keepalives(workshop: Workshop) -> None:
+    async with serve(workshop, workers=0, limits=StreamLimits(keepalive_seconds=0.03)) as site:
         worker = await claim_new_task(TaskClient(site))
         async with TaskClient(site).stream(worker.task) as stream:
             await _until_status(stream)
-            comments = [(await soon(stream.frame())).comment for _ in range(3)]
+            comments = [(await with_timeout(stream.frame())).comment for _ in range(3)]
             await worker.append(TextMessageStart(message_id=MessageId("m"), role="assistant"))
             for word in ["and", "so", "on"]:
                 await worker.append(TextMessageContent(message_id=MessageId("m"), delta=word))
-            comments += [(await soon(stream.frame())).comment for _ in range(3)]
+            comments += [(await with_timeout(stream.frame())).comment for _ in range(3)]
         assert comments == ["keepalive"] * 6
     assert StreamLimits().keepalive_seconds == 15, "by default"
 
@@ -171,8 +171,8 @@ async def test_a_task_continues_after_its_reader_disconnects(client: TaskClient)
     assert (await client.run(task)).status is RunStatus.COMPLETED
 
 
-async def test_a_stalled_reader_is_disconnected_and_can_resume(workshop: AgentWorkspace) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(stall_timeout_seconds=0.1)) as site:
+async def test_a_stalled_reader_is_disconnected_and_can_resume(workshop: Workshop) -> None:
+    async with serve(workshop, workers=0, limits=StreamLimits(stall_timeout_seconds=0.1)) as site:
         client = TaskClient(site)
         worker = await claim_new_task(client)
         await worker.call_tools(25, input="x" * 200_000)
@@ -181,29 +181,29 @@ async def test_a_stalled_reader_is_disconnected_and_can_resume(workshop: AgentWo
             stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             stalled.connect((address, int(port)))
             stalled.sendall(f"GET /tasks/{worker.task}/stream HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
-            await eventually(lambda: _holds(site.feeds.open_count == 1))
-            await eventually(lambda: _holds(site.feeds.open_count == 0))
+            await eventually(lambda: _holds(site.streams.open_count == 1))
+            await eventually(lambda: _holds(site.streams.open_count == 0))
         await worker.finish()
         assert read_frames(await client.read_stream(worker.task))[:-1] == await client.events(worker.task)
 
 
-async def test_a_stopping_server_ends_streams_and_a_full_one_rejects_them(workshop: AgentWorkspace) -> None:
-    async with served(workshop, workers=0, habits=StreamLimits(max_streams=1)) as site:
+async def test_a_stopping_server_ends_streams_and_a_full_one_rejects_them(workshop: Workshop) -> None:
+    async with serve(workshop, workers=0, limits=StreamLimits(max_streams=1)) as site:
         client = TaskClient(site)
         worker = await claim_new_task(client)
         async with client.stream(worker.task) as stream:
             await _until_status(stream)
             check_error(await client.request("GET", f"/tasks/{worker.task}/stream"), 503, "TOO_MANY_STREAMS")
-            site.feeds.close()
-            last = await soon(stream.frame())
+            site.streams.close()
+            last = await with_timeout(stream.frame())
             assert last.comment is not None and last.comment.startswith("closing")
-            assert await soon(stream.frame()) is None
+            assert await with_timeout(stream.frame()) is None
 
 
 async def _until_status(stream: SseReader) -> Json:
     """Read up to the status frame, and return its data."""
     while True:
-        frame = await soon(stream.frame())
+        frame = await with_timeout(stream.frame())
         if frame.event == "status":
             return read_frames([frame], "status")[0]
 

@@ -55,9 +55,9 @@ async def test_replies_are_sent_in_order_and_then_the_default_one() -> None:
 
 async def test_without_a_reply_left_it_returns_an_error(server: StubOpenAIServer) -> None:
     async with httpx2.AsyncClient() as http:
-        answer = await http.post(f"{server.url}/chat/completions", json=HELLO)
-    assert answer.status_code == 400
-    assert "no reply left" in answer.json()["error"]["message"]
+        response = await http.post(f"{server.url}/chat/completions", json=HELLO)
+    assert response.status_code == 400
+    assert "no reply left" in response.json()["error"]["message"]
 
 
 async def test_an_invalid_request_is_refused(server: StubOpenAIServer) -> None:
@@ -74,8 +74,8 @@ async def test_it_counts_open_connections(server: StubOpenAIServer) -> None:
     server.add_replies(StubReply(text="x", fault=StubFault.STALL))
     async with asyncio.timeout(20), httpx2.AsyncClient() as http:
         body = {**HELLO, "stream": True}
-        async with http.stream("POST", f"{server.url}/chat/completions", json=body) as answer:
-            await anext(answer.aiter_bytes())
+        async with http.stream("POST", f"{server.url}/chat/completions", json=body) as response:
+            await anext(response.aiter_bytes())
             assert server.open_connections == 1
         await server.wait_until(lambda it: it.open_connections == 0)
 
@@ -105,7 +105,7 @@ def test_it_runs_as_a_separate_process(tmp_path: Path) -> None:
             said = [http.post(f"{url}/chat/completions", json=HELLO) for _ in range(2)]
         finally:
             process.terminate()
-    assert [answer.json()["choices"][0]["message"]["content"] for answer in said] == ["first", "then this"]
+    assert [response.json()["choices"][0]["message"]["content"] for response in said] == ["first", "then this"]
 
 
 async def test_a_connection_that_is_not_http_is_closed(server: StubOpenAIServer) -> None:
@@ -119,6 +119,6 @@ async def test_a_connection_that_is_not_http_is_closed(server: StubOpenAIServer)
 
 async def _ask(server: StubOpenAIServer) -> str:
     async with httpx2.AsyncClient() as http:
-        answer = await http.post(f"{server.url}/chat/completions", json=HELLO)
-    text: str = answer.json()["choices"][0]["message"]["content"]
+        response = await http.post(f"{server.url}/chat/completions", json=HELLO)
+    text: str = response.json()["choices"][0]["message"]["content"]
     return text

@@ -1,4 +1,4 @@
-"""Runs that tests of streams work on by hand, as an engine would."""
+"""Runs whose events a test commits itself, as a worker would."""
 
 import asyncio
 from typing import Any, Final
@@ -10,55 +10,48 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Move, Run, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
-from tests.api.site import LIMIT, Site
+from tests.api.site import TIMEOUT_SECONDS
 from tests.builders import assistant, claim
 from tests.scenario.agents.agent_workspace import SPACE
 
 TEXT: Final = MessageId("text")
 
 
-class Hand:
-    """Works on a run as an engine would, one commit at a time, as the test likes."""
+class ManualRun:
+    """A run that a test has claimed; each method is one commit."""
 
     def __init__(self, store: Store, run: Run, lease: Lease) -> None:
         self.run = run
-        self.said = 0
+        self.event_count = 0
         self._store = store
         self._lease = lease
 
     @property
     def id(self) -> RunId:
-        """The run's."""
+        """The id of the run."""
         return self.run.id
 
     async def say(self, *texts: str) -> None:
-        """Add the next pieces of what a model says."""
-        start: list[Event] = [] if self.said else [TextMessageStart(message_id=TEXT, role="assistant")]
-        self.said += len(texts) + len(start)
+        """Append text of the model, one event per piece."""
+        start: list[Event] = [] if self.event_count else [TextMessageStart(message_id=TEXT, role="assistant")]
+        self.event_count += len(texts) + len(start)
         pieces: list[Event] = [TextMessageContent(message_id=TEXT, delta=text) for text in texts]
         await self._store.journal.commit(Commit(lease=self._lease, events=[*start, *pieces]))
 
     async def finish(self) -> None:
         """Complete the run."""
-        closed: list[Event] = [TextMessageEnd(message_id=TEXT)] if self.said else []
+        end: list[Event] = [TextMessageEnd(message_id=TEXT)] if self.event_count else []
         move = Move(to=RunStatus.COMPLETED, output="done")
-        await self._store.journal.commit(
-            Commit(lease=self._lease, events=closed, messages=[assistant("done")], move=move)
-        )
+        await self._store.journal.commit(Commit(lease=self._lease, events=end, messages=[assistant("done")], move=move))
 
 
-async def begun(stage: Site) -> Hand:
-    """Make a run and take it in hand; the stage must have no workers."""
-    return await begun_in(stage.store)
-
-
-async def begun_in(store: Store) -> Hand:
-    """Make a run and take it in hand; nobody may work on what the store has."""
+async def start_manual_run(store: Store) -> ManualRun:
+    """Create a run and claim it; the store must have no workers."""
     run = (await store.runs.create(SPACE, NewRun(thread=NewThread()))).run
-    return Hand(store, run, await claim(store))
+    return ManualRun(store, run, await claim(store))
 
 
-async def soon(coming: asyncio.Future[Any] | Any) -> Any:
-    """Wait for something that must not take long."""
-    async with asyncio.timeout(LIMIT):
-        return await coming
+async def with_timeout(awaitable: asyncio.Future[Any] | Any) -> Any:
+    """Await something that must not take long."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        return await awaitable

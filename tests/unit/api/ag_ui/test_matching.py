@@ -8,7 +8,7 @@ from holdfast.api.ag_ui.messages import longest_match, to_ag_ui_messages
 from holdfast.domain.events import messages as wire
 from holdfast.domain.ids import MessageId
 from holdfast.domain.message import STEERING_METADATA_KEY, Message, Role
-from tests.unit.control.ag_ui.test_messages import message
+from tests.unit.api.ag_ui.test_messages import message
 
 
 def chain(turns: int) -> list[Message]:

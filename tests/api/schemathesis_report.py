@@ -1,4 +1,4 @@
-"""What schemathesis has really done, read from its own report: a way that was not gone proves nothing."""
+"""The report of a schemathesis run: which operations it called, with which statuses, and which links it followed."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -9,29 +9,29 @@ import msgspec
 from holdfast.domain.content import Json
 
 
-class Explored:
-    """What one or more explorations have done."""
+class SchemathesisReport:
+    """The requests of one or more schemathesis runs."""
 
     def __init__(self, *reports: Path) -> None:
         self.statuses: defaultdict[str, set[int | None]] = defaultdict(set)
-        """How each operation was answered, by its method and path; nothing stands for no answer at all."""
+        """Statuses by method and path; `None` stands for a request without a response."""
         self.links: set[str] = set()
-        """Links that were gone along."""
+        """Links that were followed."""
         self.negative = 0
-        """How many requests were wrong on purpose."""
+        """Number of requests that were invalid on purpose."""
         for report in reports:
-            for case, answer in _requests(report):
-                self._note(case, answer)
+            for case, response in _requests(report):
+                self._add(case, response)
 
-    def _note(self, case: Json, answer: Json) -> None:
+    def _add(self, case: Json, response: Json) -> None:
         value = case["value"]
-        self.statuses[f"{value['method']} {value['path']}"].add(answer and answer["status_code"])
+        self.statuses[f"{value['method']} {value['path']}"].add(response and response["status_code"])
         self.negative += value["meta"]["generation"]["mode"] == "negative"
         if case["is_transition_applied"]:
             self.links.add(case["transition"]["id"])
 
-    def never_done(self, operations: set[str]) -> set[str]:
-        """Return those of `operations` that never succeeded."""
+    def never_succeeded(self, operations: set[str]) -> set[str]:
+        """Return the operations that never succeeded."""
         return {each for each in operations if not any(status and status < 300 for status in self.statuses[each])}
 
 

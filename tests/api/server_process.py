@@ -1,4 +1,4 @@
-"""`holdfast serve` as a process of its own."""
+"""`holdfast serve` in a separate process."""
 
 import json
 import os
@@ -15,51 +15,51 @@ from holdfast.domain.content import Json
 from holdfast.workspace.folder import Workspace
 
 HOLDFAST: Final = (sys.executable, "-m", "holdfast.cli")
-LIMIT: Final = 60
-"""Seconds after which something hangs."""
+TIMEOUT_SECONDS: Final = 60
+"""Seconds after which a test counts as hanging."""
 
 
 class Server:
-    """A server that is up."""
+    """A running server."""
 
-    def __init__(self, process: subprocess.Popen[str], told: dict[str, str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], announcement: dict[str, str]) -> None:
         self.process = process
-        self.url = told["url"]
+        self.url = announcement["url"]
         self.port = self.url.rpartition(":")[2]
 
-    def ask(self, path: str, body: Json = None, *, method: str | None = None) -> Json:
-        """Ask for something, or send something, and return the answer."""
+    def request(self, path: str, body: Json = None, *, method: str | None = None) -> Json:
+        """Send a request, with a JSON body if one is given, and return the body of the response."""
         headers = {} if body is None else {"Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.url + path, data=data, headers=headers, method=method)
-        with urlopen(request, timeout=LIMIT) as answer:
-            return json.load(answer)
+        with urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+            return json.load(response)
 
     def start(self, agent: str, text: str = "go") -> str:
-        """Start a run of an agent on a thread of its own, and return its id."""
-        thread = self.ask("/api/threads", {"agent_type": agent})["id"]
-        run: str = self.ask(f"/api/threads/{thread}/runs", {"input": text})["id"]
+        """Start a run of an agent on a new thread, and return its id."""
+        thread = self.request("/api/threads", {"agent_type": agent})["id"]
+        run: str = self.request(f"/api/threads/{thread}/runs", {"input": text})["id"]
         return run
 
     def log(self, run: str) -> list[Json]:
         """Return the events of a run."""
-        return [item["data"] for item in self.ask(f"/api/runs/{run}/events?limit=200")["items"]]
+        return [item["data"] for item in self.request(f"/api/runs/{run}/events?limit=200")["items"]]
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the server with SIGKILL."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.communicate(timeout=LIMIT)
+        self.process.communicate(timeout=TIMEOUT_SECONDS)
 
-    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """End it, and return its exit code and what it wrote to its log."""
-        self.process.send_signal(number)
-        _, log = self.process.communicate(timeout=LIMIT)
+    def stop(self, signal_number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Stop the server, and return its exit code and its log."""
+        self.process.send_signal(signal_number)
+        _, log = self.process.communicate(timeout=TIMEOUT_SECONDS)
         return self.process.returncode, log
 
 
 @contextmanager
-def serving(folder: Path, *options: str) -> Iterator[Server]:
-    """Serve a workspace, made where there is none, while the block runs."""
+def run_server(folder: Path, *options: str) -> Iterator[Server]:
+    """Serve a workspace while the block runs; create the workspace if it does not exist."""
     workspace = folder / "workspace"
     if not workspace.exists():
         Workspace.create(workspace)
@@ -71,9 +71,9 @@ def serving(folder: Path, *options: str) -> Iterator[Server]:
     line = process.stdout.readline()
     try:
         if not line:
-            raise AssertionError(process.communicate(timeout=LIMIT)[1])
+            raise AssertionError(process.communicate(timeout=TIMEOUT_SECONDS)[1])
         yield Server(process, json.loads(line))
     finally:
         if process.poll() is None:
             process.terminate()
-            process.communicate(timeout=LIMIT)
+            process.communicate(timeout=TIMEOUT_SECONDS)

@@ -1,0 +1,80 @@
+"""A server that a test will kill, forked from a process that has imported everything."""
+
+import asyncio
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+import holdfast.store.postgres.database
+import holdfast.store.sqlite.database  # noqa: F401 - otherwise each forked server imports them again
+from holdfast.api.app import create_app
+from holdfast.api.middleware import HostOriginMiddleware
+from holdfast.api.use_cases import UseCases
+from holdfast.bootstrap.holdfast import PrincipalUseCases, make_live_streams
+from holdfast.bootstrap.workspace import Options
+from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.control.principal import LOCAL_PRINCIPAL
+from tests.api.site import serve_app
+from tests.support.fork_server import Say
+
+
+class _Placeholder:
+    """An object that becomes a use case once the workspace is open."""
+
+
+# Creating the app takes longer than a server lives: it is created before the fork, with placeholders as use cases.
+_USE_CASES: Final = UseCases(*(_Placeholder() for _ in UseCases._fields))  # type: ignore[arg-type]
+_APP: Final = create_app(_USE_CASES)
+
+
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a forked server."""
+
+    workspace: str
+    database: str
+    address: str
+    """The file to which it writes its address."""
+    workers: int
+    lease: float = 10.0
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """The host and port of a server, and its process id."""
+
+    host: str
+    pid: int
+
+
+def work(raw: Any, say: Say) -> None:
+    """Serve until killed."""
+    asyncio.run(_serve(msgspec.convert(raw, ServerOptions)))
+
+
+async def _serve(server: ServerOptions) -> None:
+    options = Options(
+        workers=server.workers,
+        lease=timedelta(seconds=server.lease),
+        heartbeat=timedelta(seconds=server.lease / 5),
+    )
+    database = server.database if "://" in server.database else Path(server.database)
+    async with (
+        open_workspace(server.workspace, database=database, options=options) as holdfast,
+        make_live_streams(holdfast) as streams,
+    ):
+        for placeholder, use_case in zip(
+            _USE_CASES, PrincipalUseCases(holdfast, streams, version="0").as_principal(LOCAL_PRINCIPAL), strict=True
+        ):
+            placeholder.__class__ = type(use_case)
+            vars(placeholder).update(vars(use_case))
+        async with serve_app(HostOriginMiddleware(_APP)) as url:
+            _write_address(Path(server.address), Address(host=url.removeprefix("http://"), pid=os.getpid()))
+            await asyncio.Event().wait()
+
+
+def _write_address(file: Path, address: Address) -> None:
+    new = file.with_suffix(".new")
+    new.write_bytes(msgspec.json.encode(address))
+    new.replace(file)
