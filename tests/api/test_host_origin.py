@@ -1,4 +1,4 @@
-"""Who may use a server on the loopback address, and who may not."""
+"""The host and origin checks of a server on the loopback address."""
 
 import json
 import logging
@@ -18,8 +18,8 @@ ALLOWED_ORIGIN: Final = "http://localhost:3000"
 
 @pytest.fixture(scope="module")
 async def cors_site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """Yield a server that one other site may use."""
-    folder: Path = tmp_path_factory.mktemp("guarded")
+    """Yield a server that allows one other origin."""
+    folder: Path = tmp_path_factory.mktemp("cors")
     async with serve(
         write_agents(Workshop(folder / "workspace", folder / "holdfast.db")), origins=(ALLOWED_ORIGIN,)
     ) as site:
@@ -27,7 +27,7 @@ async def cors_site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[S
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:5050", "127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:5050"])
-async def test_requests_for_this_machine_pass(cors_site: Site, host: str) -> None:
+async def test_requests_for_this_machine_are_accepted(cors_site: Site, host: str) -> None:
     assert (await cors_site.request("GET", "/health", headers={"Host": host})).status_code == 200
 
 
@@ -35,14 +35,14 @@ async def test_requests_for_this_machine_pass(cors_site: Site, host: str) -> Non
     "host",
     ["evil.example", "evil.example:5050", "localhost.evil.example", "127.0.0.1.nip.io", "", "localhost:x", "::1"],
 )
-async def test_a_name_that_was_bound_to_this_address_gets_nothing(cors_site: Site, host: str) -> None:
+async def test_a_foreign_host_name_is_refused(cors_site: Site, host: str) -> None:
     response = await cors_site.request("GET", "/api/threads", headers={"Host": host})
     assert (response.status_code, response.json()["error"]["code"]) == (403, "HOST_REFUSED")
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "DELETE"])
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost", "http://127.0.0.1:1", "file://"])
-async def test_a_page_of_another_site_gets_nothing_and_is_told_how(cors_site: Site, method: str, origin: str) -> None:
+async def test_a_page_of_another_origin_is_refused_with_a_remedy(cors_site: Site, method: str, origin: str) -> None:
     response = await cors_site.request(method, "/api/threads", headers={"Origin": origin})
     error = response.json()["error"]
     assert (response.status_code, error["code"]) == (403, "ORIGIN_REFUSED")
@@ -51,19 +51,19 @@ async def test_a_page_of_another_site_gets_nothing_and_is_told_how(cors_site: Si
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-async def test_a_page_that_does_not_say_where_it_is_from_gets_nothing(cors_site: Site, site: str) -> None:
+async def test_a_cross_site_request_without_an_origin_is_refused(cors_site: Site, site: str) -> None:
     headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
     assert (await cors_site.request("GET", "/api/threads", headers=headers)).status_code == 403
-    followed = await cors_site.request("GET", "/health", headers=headers | {"Sec-Fetch-Mode": "navigate"})
-    assert followed.status_code == 200
+    navigated = await cors_site.request("GET", "/health", headers=headers | {"Sec-Fetch-Mode": "navigate"})
+    assert navigated.status_code == 200
 
 
-async def test_a_page_of_the_server_itself_may_use_it(cors_site: Site) -> None:
+async def test_a_page_of_the_server_itself_is_accepted(cors_site: Site) -> None:
     assert (await cors_site.request("GET", "/api/threads", headers={"Origin": cors_site.url})).status_code == 200
 
 
-async def test_an_allowed_site_may_ask_first_and_read_the_answer(cors_site: Site) -> None:
-    asked = await cors_site.request(
+async def test_an_allowed_origin_can_send_preflights_and_read_responses(cors_site: Site) -> None:
+    preflight = await cors_site.request(
         "OPTIONS",
         "/api/threads",
         headers={
@@ -73,45 +73,45 @@ async def test_an_allowed_site_may_ask_first_and_read_the_answer(cors_site: Site
             "Access-Control-Request-Private-Network": "true",
         },
     )
-    assert asked.status_code == 204
-    assert asked.headers["access-control-allow-origin"] == ALLOWED_ORIGIN
-    assert "POST" in asked.headers["access-control-allow-methods"]
-    assert asked.headers["access-control-allow-headers"] == "content-type,idempotency-key"
-    assert asked.headers["access-control-allow-private-network"] == "true"
-    made = await cors_site.request(
+    assert preflight.status_code == 204
+    assert preflight.headers["access-control-allow-origin"] == ALLOWED_ORIGIN
+    assert "POST" in preflight.headers["access-control-allow-methods"]
+    assert preflight.headers["access-control-allow-headers"] == "content-type,idempotency-key"
+    assert preflight.headers["access-control-allow-private-network"] == "true"
+    created = await cors_site.request(
         "POST", "/api/threads", json={"agent_type": "bot"}, headers={"Origin": ALLOWED_ORIGIN}
     )
-    assert (made.status_code, made.headers["access-control-allow-origin"]) == (201, ALLOWED_ORIGIN)
-    assert "Idempotency-Replayed" in made.headers["access-control-expose-headers"]
-    wrong = await cors_site.request("GET", "/api/runs/x", headers={"Origin": ALLOWED_ORIGIN})
-    assert (wrong.status_code, wrong.headers["access-control-allow-origin"]) == (404, ALLOWED_ORIGIN)
+    assert (created.status_code, created.headers["access-control-allow-origin"]) == (201, ALLOWED_ORIGIN)
+    assert "Idempotency-Replayed" in created.headers["access-control-expose-headers"]
+    missing = await cors_site.request("GET", "/api/runs/x", headers={"Origin": ALLOWED_ORIGIN})
+    assert (missing.status_code, missing.headers["access-control-allow-origin"]) == (404, ALLOWED_ORIGIN)
 
 
-async def test_two_origins_are_none(cors_site: Site) -> None:
+async def test_two_origin_headers_are_refused(cors_site: Site) -> None:
     response = await cors_site.request(
         "GET", "/health", headers=[("Origin", ALLOWED_ORIGIN), ("Origin", cors_site.url)]
     )
     assert response.status_code == 403
 
 
-async def test_each_request_leaves_one_line(cors_site: Site, caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_request_is_logged_in_one_line(cors_site: Site, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="holdfast.requests"):
         response = await cors_site.request("GET", "/api/threads?title=secret")
     (record,) = [record for record in caplog.records if record.name == "holdfast.requests"]
     assert " GET /api/threads 200 " in TextLogFormatter().format(record)
-    said = json.loads(JsonLogFormatter().format(record))
-    assert (said["method"], said["path"], said["status"]) == ("GET", "/api/threads", 200)
-    assert said["request_id"] == response.headers["x-request-id"]
+    fields = json.loads(JsonLogFormatter().format(record))
+    assert (fields["method"], fields["path"], fields["status"]) == ("GET", "/api/threads", 200)
+    assert fields["request_id"] == response.headers["x-request-id"]
     assert "secret" not in TextLogFormatter().format(record) + JsonLogFormatter().format(record)
 
 
-async def test_what_breaks_is_in_the_log_and_not_in_the_answer(
+async def test_an_internal_error_is_logged_and_not_shown_in_the_response(
     cors_site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks() -> None:
+    def fail() -> None:
         raise ZeroDivisionError("the password is 1234")
 
-    monkeypatch.setattr(cors_site.floor.holdfast.agents, "all", breaks)
+    monkeypatch.setattr(cors_site.floor.holdfast.agents, "all", fail)
     response = await cors_site.request("GET", "/api/agents")
     error = response.json()["error"]
     assert (response.status_code, error["code"]) == (500, "INTERNAL")

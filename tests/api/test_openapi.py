@@ -1,4 +1,4 @@
-"""The OpenAPI document tells all there is, and nothing else."""
+"""The OpenAPI document and the reference describe every route, and nothing else."""
 
 import json
 from typing import Final
@@ -18,69 +18,69 @@ REFERENCE: Final = ROOT / "docs" / "reference"
 
 
 def test_the_document_in_the_docs_is_current() -> None:
-    written = (REFERENCE / "openapi.json").read_bytes()
-    assert written == openapi_json(), "run `holdfast openapi > docs/reference/openapi.json`"
+    documented = (REFERENCE / "openapi.json").read_bytes()
+    assert documented == openapi_json(), "run `holdfast openapi > docs/reference/openapi.json`"
 
 
-async def test_the_server_serves_it(site: Site) -> None:
+async def test_the_server_serves_the_document(site: Site) -> None:
     response = await site.request("GET", "/openapi.json")
     assert (response.headers["content-type"], response.content) == ("application/json", openapi_json())
 
 
-def test_every_route_parameter_body_answer_and_error_is_described() -> None:
-    whole = openapi_document()
-    names = [operation["operationId"] for item in whole["paths"].values() for operation in item.values()]
+def test_every_route_parameter_body_response_and_error_is_described() -> None:
+    document = openapi_document()
+    names = [operation["operationId"] for item in document["paths"].values() for operation in item.values()]
     assert len(names) == len(set(names)) == sum(len(route.paths) for route in ROUTES)
-    for path, item in whole["paths"].items():
+    for path, item in document["paths"].items():
         for method, operation in item.items():
-            where = f"{method} {path}"
-            assert operation["summary"] and operation["description"] and operation["tags"], where
-            assert {"400", "403", "500", "503"} <= set(operation["responses"]), where
-            assert any(status.startswith("2") for status in operation["responses"]), where
+            operation_label = f"{method} {path}"
+            assert operation["summary"] and operation["description"] and operation["tags"], operation_label
+            assert {"400", "403", "500", "503"} <= set(operation["responses"]), operation_label
+            assert any(status.startswith("2") for status in operation["responses"]), operation_label
             if method != "get":
-                assert "409" in operation["responses"], where
+                assert "409" in operation["responses"], operation_label
             if "requestBody" in operation:
-                assert {"413", "415"} <= set(operation["responses"]), where
-            named = {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "path"}
-            assert named == {part[1:-1] for part in path.split("/") if part.startswith("{")}, where
+                assert {"413", "415"} <= set(operation["responses"]), operation_label
+            in_path = {parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "path"}
+            assert in_path == {part[1:-1] for part in path.split("/") if part.startswith("{")}, operation_label
 
 
-def test_bodies_refuse_what_they_do_not_know() -> None:
+def test_bodies_refuse_unknown_fields() -> None:
     schemas = openapi_document()["components"]["schemas"]
     for name, schema in schemas.items():
         if name.endswith(("Body", "Changes", "Patch")):
             assert schema["additionalProperties"] is False, name
 
 
-def test_every_reference_leads_somewhere() -> None:
-    whole = openapi_document()
-    for target in {part.split('"')[0] for part in json.dumps(whole).split('"$ref": "#/')[1:]}:
-        found = whole
+def test_every_reference_resolves() -> None:
+    document = openapi_document()
+    for target in {part.split('"')[0] for part in json.dumps(document).split('"$ref": "#/')[1:]}:
+        found = document
         for step in target.split("/"):
             found = found[step]
         assert found
 
 
 def test_the_reference_has_the_routes_and_no_others() -> None:
-    written = dict(rows(REFERENCE / "api.md", "route", "what it does"))
-    assert written == {
+    documented = dict(rows(REFERENCE / "api.md", "route", "what it does"))
+    assert documented == {
         f"`{method.upper()} {path}`": operation["summary"]
         for path, item in openapi_document()["paths"].items()
         for method, operation in item.items()
-        if not operation["operationId"].endswith("_in_space")  # the same again, in a named space
+        if not operation["operationId"].endswith("_in_space")  # these exist a second time, in a named space
     }
 
 
 def test_the_reference_has_the_errors_of_a_request_and_no_others() -> None:
-    written = rows(REFERENCE / "api.md", "code", "status", "meaning")
-    assert sorted(written) == sorted(
+    documented = rows(REFERENCE / "api.md", "code", "status", "meaning")
+    assert sorted(documented) == sorted(
         [f"`{error.code}`", str(status_of(error(""))), (error.__doc__ or "").splitlines()[0]]
         for error in (*HTTP_ERRORS, BadCursor, TooManyStreams, *TASK_ERRORS, *KEY_ERRORS)
     )
 
 
-def test_the_reference_has_the_status_of_each_class_of_the_platform() -> None:
-    written = {
+def test_the_reference_has_the_status_of_each_error_class() -> None:
+    documented = {
         name: int(status)
         for names, status in rows(REFERENCE / "api.md", "class", "status")
         for name in names.split(", ")
@@ -89,20 +89,20 @@ def test_the_reference_has_the_status_of_each_class_of_the_platform() -> None:
         error: status for error, status in STATUS_BY_ERROR.items() if error.__module__ == HoldfastError.__module__
     }
     other = classes.pop(HoldfastError)
-    assert written == {f"`{error.__name__}`": status for error, status in classes.items()} | {"anything else": other}
+    assert documented == {f"`{error.__name__}`": status for error, status in classes.items()} | {"anything else": other}
 
 
-def test_the_reference_has_the_ways_a_socket_is_closed_and_no_others() -> None:
-    written = [int(code) for code, _ in rows(REFERENCE / "api.md", "close code", "meaning")]
-    assert written == sorted(WebSocketCloseCode)
+def test_the_reference_has_the_close_codes_and_no_others() -> None:
+    documented = [int(code) for code, _ in rows(REFERENCE / "api.md", "close code", "meaning")]
+    assert documented == sorted(WebSocketCloseCode)
 
 
-def test_what_is_made_is_linked_to_what_goes_on_with_it() -> None:
-    whole = openapi_document()
-    names = {operation["operationId"] for item in whole["paths"].values() for operation in item.values()}
+def test_operations_that_create_something_link_to_operations_on_it() -> None:
+    document = openapi_document()
+    names = {operation["operationId"] for item in document["paths"].values() for operation in item.values()}
     linked = {
         operation["operationId"]: response["links"]
-        for item in whole["paths"].values()
+        for item in document["paths"].values()
         for operation in item.values()
         for response in operation["responses"].values()
         if "links" in response
@@ -115,13 +115,13 @@ def test_what_is_made_is_linked_to_what_goes_on_with_it() -> None:
     }
 
 
-def test_the_answer_to_a_new_run_has_its_headers() -> None:
+def test_the_response_to_a_new_run_has_its_headers() -> None:
     responses = openapi_document()["paths"]["/api/threads/{thread_id}/runs"]["post"]["responses"]
     assert set(responses["201"]["headers"]) == {"Idempotency-Replayed"}
     assert set(responses["200"]["headers"]) == {"Idempotency-Replayed", "X-Run-Id", "Content-Location"}
 
 
-def test_what_is_too_long_is_said_beforehand() -> None:
+def test_length_limits_are_in_the_schemas() -> None:
     schemas = openapi_document()["components"]["schemas"]
 
     def limit(body: str, field: str, keyword: str) -> int:

@@ -1,4 +1,4 @@
-"""Plans over HTTP: read in both their shapes, and changed by people."""
+"""Plans over HTTP: read in both formats, and changed by users."""
 
 import warnings
 from importlib import import_module
@@ -8,17 +8,17 @@ from pydantic import BaseModel, ConfigDict
 
 from holdfast.domain.content import Json
 from tests.api.site import Site, eventually
-from tests.api.test_runs import asking
+from tests.api.test_runs import start_waiting_run
 
 
-async def planned(site: Site) -> str:
-    """Make a thread whose agent planned something, and return its id."""
+async def thread_with_plan(site: Site) -> str:
+    """Create a thread whose agent has made a plan, and return its id."""
     thread = await site.thread(agent_type="planner")
     await site.play(thread)
     return thread
 
 
-async def test_a_plan_is_read_in_both_its_shapes(backend_site: Site) -> None:
+async def test_a_plan_is_read_in_both_formats(backend_site: Site) -> None:
     thread = await backend_site.thread(agent_type="planner")
     run = await backend_site.play(thread)
     tasks = await backend_site.get(f"/api/threads/{thread}/tasks")
@@ -30,8 +30,8 @@ async def test_a_plan_is_read_in_both_its_shapes(backend_site: Site) -> None:
     assert thread in [each["thread_id"] for each in space["items"]]
 
 
-async def test_people_add_to_a_plan_and_change_it(backend_site: Site) -> None:
-    thread = await planned(backend_site)
+async def test_users_add_and_change_plan_items(backend_site: Site) -> None:
+    thread = await thread_with_plan(backend_site)
     path = f"/api/threads/{thread}/tasks"
     body = {
         "title": "eat",
@@ -40,11 +40,11 @@ async def test_people_add_to_a_plan_and_change_it(backend_site: Site) -> None:
         "subtasks": [{"title": "fork"}],
         "position": 0,
     }
-    made = await backend_site.post(path, body)
-    assert {name: made[name] for name in body} == body | {"subtasks": [{"title": "fork", "status": "pending"}]}
-    assert (made["task_id"], made["status"]) == (2, "planned")
-    begun = await backend_site.patch(f"{path}/2", {"status": "in_progress", "title": "dine"})
-    assert (begun["title"], begun["status"], begun["start"]) == ("dine", "in_progress", None)
+    created = await backend_site.post(path, body)
+    assert {name: created[name] for name in body} == body | {"subtasks": [{"title": "fork", "status": "pending"}]}
+    assert (created["task_id"], created["status"]) == (2, "planned")
+    started = await backend_site.patch(f"{path}/2", {"status": "in_progress", "title": "dine"})
+    assert (started["title"], started["status"], started["start"]) == ("dine", "in_progress", None)
     refused = await backend_site.patch(f"{path}/2", {"status": "completed", "conclusion": "full"}, expect=409)
     assert refused["error"]["details"]["open_subtasks"] == ["fork"]
     done = {"status": "completed", "conclusion": "full", "subtasks": [{"title": "fork", "status": "done"}]}
@@ -58,22 +58,22 @@ async def test_people_add_to_a_plan_and_change_it(backend_site: Site) -> None:
     assert (await backend_site.get(path)) == {"thread_id": thread, "run_id": run["id"], "items": listed}
 
 
-async def test_a_live_run_takes_an_edit_in_and_its_log_tells(site: Site) -> None:
-    run = await asking(site)
+async def test_a_live_run_applies_an_edit_and_logs_it(site: Site) -> None:
+    run = await start_waiting_run(site)
     path = f"/api/threads/{run['thread_id']}/tasks"
-    made = await site.post(path, {"title": "choose"})
-    assert (await site.get(path))["items"] == [made]
-    await site.patch(f"{path}/{made['task_id']}", {"status": "in_progress"})
+    created = await site.post(path, {"title": "choose"})
+    assert (await site.get(path))["items"] == [created]
+    await site.patch(f"{path}/{created['task_id']}", {"status": "in_progress"})
 
-    async def is_told() -> bool:
-        told = (await site.get(f"/api/runs/{run['id']}/events", type="CUSTOM", limit=200))["items"]
-        plans = [each["data"]["value"]["items"] for each in told if each["data"]["name"] == "holdfast.plan"]
+    async def is_logged() -> bool:
+        events = (await site.get(f"/api/runs/{run['id']}/events", type="CUSTOM", limit=200))["items"]
+        plans = [each["data"]["value"]["items"] for each in events if each["data"]["name"] == "holdfast.plan"]
         return bool(plans) and plans[-1][0]["status"] == "in_progress"
 
-    await eventually(is_told)
+    await eventually(is_logged)
     assert [item["status"] for item in (await site.get(path))["items"]] == ["in_progress"]
-    answered = await site.request("POST", f"/api/runs/{run['id']}/respond", json={"response": "x"})
-    assert answered.status_code == 200  # it waits for its answer as before
+    response = await site.request("POST", f"/api/runs/{run['id']}/respond", json={"response": "x"})
+    assert response.status_code == 200  # the run still waits for its response
 
 
 async def test_a_thread_without_a_run_has_no_plan_to_change(site: Site) -> None:
@@ -82,8 +82,8 @@ async def test_a_thread_without_a_run_has_no_plan_to_change(site: Site) -> None:
     assert (await site.patch(f"{path}/1", {"title": "x"}, expect=409))["error"]["code"] == "CONFLICT"
 
 
-async def test_a_closed_thread_keeps_its_plan(site: Site) -> None:
-    thread = await planned(site)
+async def test_the_plan_of_an_archived_thread_cannot_be_changed(site: Site) -> None:
+    thread = await thread_with_plan(site)
     await site.post(f"/api/threads/{thread}/archive", expect=200)
     refused = await site.post(f"/api/threads/{thread}/tasks", {"title": "x"}, expect=409)
     assert refused["error"]["code"] == "THREAD_CLOSED"
@@ -104,8 +104,8 @@ async def test_a_closed_thread_keeps_its_plan(site: Site) -> None:
         ({"title": "x", "plan": "x" * 50_001}, 413),
     ],
 )
-async def test_an_item_that_can_never_be_is_refused(site: Site, body: Json, status: int) -> None:
-    path = f"/api/threads/{await planned(site)}/tasks"
+async def test_an_invalid_item_is_refused(site: Site, body: Json, status: int) -> None:
+    path = f"/api/threads/{await thread_with_plan(site)}/tasks"
     before = await site.get(path)
     await site.post(path, body, expect=status)
     assert await site.get(path) == before
@@ -126,8 +126,8 @@ async def test_an_item_that_can_never_be_is_refused(site: Site, body: Json, stat
         ("x", {"title": "x"}, 404),
     ],
 )
-async def test_a_change_that_can_never_be_is_refused(site: Site, number: str, body: Json, status: int) -> None:
-    path = f"/api/threads/{await planned(site)}/tasks"
+async def test_an_invalid_change_is_refused(site: Site, number: str, body: Json, status: int) -> None:
+    path = f"/api/threads/{await thread_with_plan(site)}/tasks"
     before = await site.get(path)
     await site.patch(f"{path}/{number}", body, expect=status)
     assert await site.get(path) == before
@@ -148,7 +148,7 @@ class Subtask(_Model):
 
 
 class Task(_Model):
-    """The page of agent tasks: every field, and none besides."""
+    """A task in the documented format of agent tasks, without other fields."""
 
     task_id: int
     position: int
@@ -162,7 +162,7 @@ class Task(_Model):
 
 
 async def whole_plan(site: Site) -> list[Json]:
-    """Return the tasks of a plan that has one of each kind."""
+    """Return the tasks of a plan with items of every status."""
     thread = await site.thread(agent_type="worker")
     await site.play(thread)
     path = f"/api/threads/{thread}/tasks"
@@ -176,7 +176,7 @@ async def whole_plan(site: Site) -> list[Json]:
     return tasks
 
 
-async def test_a_plan_has_the_shape_of_agent_tasks(site: Site) -> None:
+async def test_a_plan_has_the_format_of_agent_tasks(site: Site) -> None:
     tasks = [Task.model_validate(task) for task in await whole_plan(site)]
     assert [(task.title, task.status) for task in tasks] == [
         ("bake", "completed"),
@@ -193,5 +193,5 @@ async def test_the_models_of_roboto_accept_a_plan(site: Site) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         models = import_module("roboto.ai.core.task")
-    read = [models.AgentTask.model_validate(task) for task in tasks]
-    assert [task.model_dump(mode="json") for task in read] == tasks
+    parsed = [models.AgentTask.model_validate(task) for task in tasks]
+    assert [task.model_dump(mode="json") for task in parsed] == tasks

@@ -1,4 +1,4 @@
-"""Requests that no client of ours would send: each is answered, and nothing comes of it."""
+"""Malformed and malicious raw requests: each gets an error response and changes nothing."""
 
 import asyncio
 import json
@@ -51,8 +51,8 @@ BROKEN: Final = [
 ]
 
 
-async def sent(site: Site, request: bytes) -> tuple[int, bytes]:
-    """Send bytes, and return the status and the body of the answer."""
+async def send_raw(site: Site, request: bytes) -> tuple[int, bytes]:
+    """Send bytes, and return the status and the body of the response."""
     host, port = site.host.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -67,58 +67,58 @@ async def sent(site: Site, request: bytes) -> tuple[int, bytes]:
 
 
 def request(site: Site, method: str, path: str, headers: str = "") -> bytes:
-    """Write the head of a request."""
+    """Return the head of a request."""
     return f"{method} {path} HTTP/1.1\r\nHost: {site.host}\r\n{headers}\r\n".encode("latin-1")
 
 
-async def made(site: Site) -> list[str]:
-    """Return the threads that there are."""
+async def thread_ids(site: Site) -> list[str]:
+    """Return the ids of all threads."""
     return [thread["id"] for thread in (await site.get("/api/threads", limit=200))["items"]]
 
 
 @pytest.mark.parametrize(("path", "status", "code"), PATHS)
-async def test_a_path_that_plays_tricks_leads_nowhere(site: Site, path: str, status: int, code: str) -> None:
-    got, body = await sent(site, request(site, "GET", path))
-    assert (got, json.loads(body)["error"]["code"]) == (status, code)
+async def test_a_malicious_path_is_refused(site: Site, path: str, status: int, code: str) -> None:
+    received_status, body = await send_raw(site, request(site, "GET", path))
+    assert (received_status, json.loads(body)["error"]["code"]) == (status, code)
     assert len(body) < 1000 + len(path)
 
 
 @pytest.mark.parametrize(("headers", "status", "code"), HEADERS)
-async def test_headers_that_play_tricks_are_refused(site: Site, headers: str, status: int, code: str) -> None:
-    before = await made(site)
-    got, body = await sent(site, request(site, "POST", "/api/threads", headers) + b"{}")
-    assert (got, json.loads(body)["error"]["code"]) == (status, code)
-    assert await made(site) == before
+async def test_malicious_headers_are_refused(site: Site, headers: str, status: int, code: str) -> None:
+    before = await thread_ids(site)
+    received_status, body = await send_raw(site, request(site, "POST", "/api/threads", headers) + b"{}")
+    assert (received_status, json.loads(body)["error"]["code"]) == (status, code)
+    assert await thread_ids(site) == before
 
 
 @pytest.mark.parametrize(("headers", "body"), BROKEN)
-async def test_what_is_not_http_is_refused(site: Site, headers: str, body: bytes) -> None:
-    before = await made(site)
-    got, said = await sent(site, request(site, "POST", "/api/threads", headers) + body)
-    assert (got, json.loads(said)["error"]["code"]) == (400, "BAD_REQUEST")
-    assert await made(site) == before
+async def test_malformed_http_is_refused(site: Site, headers: str, body: bytes) -> None:
+    before = await thread_ids(site)
+    received_status, response_body = await send_raw(site, request(site, "POST", "/api/threads", headers) + body)
+    assert (received_status, json.loads(response_body)["error"]["code"]) == (400, "BAD_REQUEST")
+    assert await thread_ids(site) == before
 
 
-async def test_a_head_without_an_end_is_refused(site: Site) -> None:
+async def test_an_endless_request_head_is_refused(site: Site) -> None:
     for line in (b"X-Large: " + b"x" * 100_000, b"X: y\r\n" * 20_000):
         head = request(site, "GET", "/health").removesuffix(b"\r\n") + line
-        status, body = await sent(site, head + b"z" * MAX_UNFINISHED_HEAD_BYTES)
+        status, body = await send_raw(site, head + b"z" * MAX_UNFINISHED_HEAD_BYTES)
         assert (status, json.loads(body)["error"]["code"]) == (431, "HEADERS_TOO_LARGE")
 
 
-async def test_a_body_that_breaks_off_is_no_error_of_ours(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    before = await made(site)
+async def test_an_incomplete_body_is_not_logged_as_an_error(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    before = await thread_ids(site)
     host, port = site.host.split(":")
     _, writer = await asyncio.open_connection(host, int(port))
     writer.write(request(site, "POST", "/api/threads", JSON + "Content-Length: 9\r\n") + b'{"a":')
     await writer.drain()
     writer.close()
-    assert await made(site) == before
+    assert await thread_ids(site) == before
     assert "Traceback" not in caplog.text
 
 
-async def test_what_a_proxy_would_say_changes_nothing(site: Site) -> None:
+async def test_proxy_headers_are_ignored(site: Site) -> None:
     headers = "X-Forwarded-Host: evil.example\r\nX-Forwarded-For: 1.2.3.4\r\nX-HTTP-Method-Override: DELETE\r\n"
-    status, body = await sent(site, request(site, "GET", "/api/version", headers))
+    status, body = await send_raw(site, request(site, "GET", "/api/version", headers))
     assert (status, json.loads(body)["error"]["code"]) == (404, "NO_SUCH_ROUTE")
-    assert await sent(site, request(site, "GET", "/health", headers)) == (200, b'{"status":"ok"}')
+    assert await send_raw(site, request(site, "GET", "/health", headers)) == (200, b'{"status":"ok"}')

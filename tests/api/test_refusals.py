@@ -1,4 +1,4 @@
-"""Whatever is refused leaves everything as it was: every table is compared with what it held before."""
+"""Refused requests change nothing: every table is compared before and after."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,13 +10,13 @@ import pytest
 from holdfast.domain.content import Json
 from tests.api.conftest import BACKENDS, NewDatabase, write_agents
 from tests.api.site import Site, eventually, serve
-from tests.api.test_bad_input import operations, refused
+from tests.api.test_bad_input import check_error, list_operations
 from tests.conformance.tables import Rows, rows_of
 from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
-class Things(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing of each kind in one space, by name."""
+class Objects(msgspec.Struct, frozen=True, kw_only=True):
+    """Ids of one object of each kind in a space."""
 
     thread_id: str
     run_id: str
@@ -26,47 +26,47 @@ class Things(msgspec.Struct, frozen=True, kw_only=True):
     file_id: str
 
 
-class Still:
-    """A server on which nothing happens by itself, with things in two spaces."""
+class IdleSite:
+    """A server without background work, with objects in two spaces."""
 
-    def __init__(self, site: Site, where: str | Path, own: Things, other: Things) -> None:
+    def __init__(self, site: Site, database: str | Path, own: Objects, other: Objects) -> None:
         self.site = site
         self.own = own
         self.other = other
-        self._where = where
+        self._where = database
 
     async def rows(self) -> dict[str, Rows]:
-        """Return all that is kept."""
+        """Return the rows of every table."""
         return await rows_of(self._where)
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
-async def still(
+async def idle_site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, new_database: NewDatabase
-) -> AsyncIterator[Still]:
-    """Yield a server that has come to rest, on every backend in turn."""
+) -> AsyncIterator[IdleSite]:
+    """Yield an idle server on each backend."""
     folder = tmp_path_factory.mktemp("still")
-    where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
-    async with serve(write_agents(Workshop(folder / "workspace", where))) as site:
+    database = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
+    async with serve(write_agents(Workshop(folder / "workspace", database))) as site:
         await site.post("/api/spaces", {"id": "other"})
-        made = Still(site, where, await things(site, "default"), await things(site, "other"))
-        await at_rest(made)
-        yield made
+        idle = IdleSite(site, database, await create_objects(site, "default"), await create_objects(site, "other"))
+        await wait_until_idle(idle)
+        yield idle
 
 
-async def things(site: Site, space: str) -> Things:
-    """Make one thing of each kind."""
-    at = f"/api/spaces/{space}"
+async def create_objects(site: Site, space: str) -> Objects:
+    """Create one object of each kind in a space."""
+    prefix = f"/api/spaces/{space}"
     file = (
-        await site.request("POST", f"{at}/files?name=x", content=b"x", headers={"Content-Type": "image/png"})
+        await site.request("POST", f"{prefix}/files?name=x", content=b"x", headers={"Content-Type": "image/png"})
     ).json()
     runs = {}
     for agent in ("planner", "failing", "asker"):
-        thread = await site.post(f"{at}/threads", {"agent_type": agent})
-        runs[agent] = await site.post(f"{at}/threads/{thread['id']}/runs?wait=30", {"input": "go"})
-    kept = {"type": "other", "title": "picture", "file_id": file["id"]}
-    artifact = await site.post(f"{at}/runs/{runs['planner']['id']}/artifacts", kept)
-    return Things(
+        thread = await site.post(f"{prefix}/threads", {"agent_type": agent})
+        runs[agent] = await site.post(f"{prefix}/threads/{thread['id']}/runs?wait=30", {"input": "go"})
+    artifact_body = {"type": "other", "title": "picture", "file_id": file["id"]}
+    artifact = await site.post(f"{prefix}/runs/{runs['planner']['id']}/artifacts", artifact_body)
+    return Objects(
         thread_id=runs["planner"]["thread_id"],
         run_id=runs["planner"]["id"],
         failed_id=runs["failing"]["id"],
@@ -76,14 +76,14 @@ async def things(site: Site, space: str) -> Things:
     )
 
 
-async def at_rest(still: Still) -> None:
-    """Wait until all news are told: of three runs in each space."""
+async def wait_until_idle(idle_site: IdleSite) -> None:
+    """Wait until the notifications of all runs are dispatched: three runs in each space."""
 
-    async def rests() -> bool:
-        rows = await still.rows()
+    async def is_idle() -> bool:
+        rows = await idle_site.rows()
         return len(rows["notifications"]) == 6 and all(row["lease_owner"] is None for row in rows["run_heads"])
 
-    await eventually(rests)
+    await eventually(is_idle)
 
 
 REFUSED: Final[list[tuple[str, str, Json, int, str]]] = [
@@ -170,44 +170,44 @@ REFUSED: Final[list[tuple[str, str, Json, int, str]]] = [
 
 @pytest.mark.parametrize(("method", "path", "body", "status", "code"), REFUSED)
 async def test_a_bad_request_is_refused_with_its_code(
-    still: Still, method: str, path: str, body: Json, status: int, code: str
+    idle_site: IdleSite, method: str, path: str, body: Json, status: int, code: str
 ) -> None:
-    names = msgspec.structs.asdict(still.own)
-    said = {} if body is None else {"json": _filled(body, names)}
-    before = await still.rows()
-    refused(await still.site.request(method, path.format(**names), **said), status, code)
-    assert await still.rows() == before
+    names = msgspec.structs.asdict(idle_site.own)
+    body_options = {} if body is None else {"json": _filled(body, names)}
+    before = await idle_site.rows()
+    check_error(await idle_site.site.request(method, path.format(**names), **body_options), status, code)
+    assert await idle_site.rows() == before
 
 
-async def test_what_is_of_another_space_is_not_found(still: Still) -> None:
-    names = msgspec.structs.asdict(still.other)
-    before = await still.rows()
-    for method, path, operation in operations():
+async def test_an_object_of_another_space_is_not_found(idle_site: IdleSite) -> None:
+    names = msgspec.structs.asdict(idle_site.other)
+    before = await idle_site.rows()
+    for method, path, operation in list_operations():
         if path.startswith("/api/") and any(f"{{{name}}}" in path for name in names):
-            body = {"json": SAID[operation["operationId"]]} if operation["operationId"] in SAID else {}
+            body = {"json": BODIES[operation["operationId"]]} if operation["operationId"] in BODIES else {}
             address = path.format(task_id=1, **names)
-            refused(await still.site.request(method.upper(), address, **body), 404, "NOT_FOUND")
-    assert await still.rows() == before
+            check_error(await idle_site.site.request(method.upper(), address, **body), 404, "NOT_FOUND")
+    assert await idle_site.rows() == before
 
 
-async def test_nothing_of_another_space_is_taken_into_this_one(still: Still) -> None:
-    own, other = still.own, still.other
+async def test_an_object_of_another_space_cannot_be_referenced(idle_site: IdleSite) -> None:
+    own, other = idle_site.own, idle_site.other
     picture = [{"type": "image", "source": {"type": "file", "value": other.file_id}}]
-    before = await still.rows()
+    before = await idle_site.rows()
     for path, body in (
         (f"/api/threads/{own.thread_id}/runs", {"input": "x", "base_run_id": other.run_id}),
         (f"/api/threads/{own.thread_id}/runs", {"messages": [{"content": picture}]}),
         (f"/api/runs/{own.run_id}/artifacts", {"type": "doc", "title": "x", "file_id": other.file_id}),
     ):
-        refused(await still.site.request("POST", path, json=body), 404, "NOT_FOUND")
+        check_error(await idle_site.site.request("POST", path, json=body), 404, "NOT_FOUND")
     for query in ("messages", "tasks", "plan", "export"):
         path = f"/api/threads/{own.thread_id}/{query}?run_id={other.run_id}"
-        refused(await still.site.request("GET", path), 404, "NOT_FOUND")
-    assert (await still.site.get("/api/runs", root_run_id=other.run_id))["items"] == []
-    assert await still.rows() == before
+        check_error(await idle_site.site.request("GET", path), 404, "NOT_FOUND")
+    assert (await idle_site.site.get("/api/runs", root_run_id=other.run_id))["items"] == []
+    assert await idle_site.rows() == before
 
 
-SAID: Final[dict[str, Json]] = {
+BODIES: Final[dict[str, Json]] = {
     "update_thread": {"title": "x"},
     "create_run": {"input": "x"},
     "create_plan_item": {"title": "x"},
@@ -219,5 +219,5 @@ SAID: Final[dict[str, Json]] = {
 
 
 def _filled(body: Json, names: dict[str, str]) -> Json:
-    """Return a body with the names that it refers to."""
+    """Return a body with ids in place of the names in braces."""
     return {key: names.get(value[1:-1], value) if isinstance(value, str) else value for key, value in body.items()}

@@ -1,4 +1,4 @@
-"""A run whose answer is its own stream."""
+"""Starting a run with its event stream as the response."""
 
 import re
 from pathlib import Path
@@ -11,13 +11,15 @@ from holdfast.domain.content import Json
 from holdfast.domain.ids import RunId
 from tests.api.conftest import write_agents
 from tests.api.site import Site, serve
-from tests.api.test_runs import ended
-from tests.scenario.agents.agent_workspace import AgentWorkspace
+from tests.api.test_runs import wait_for_end
+from tests.scenario.agents.workshop import Workshop
 
 STREAM = {"Accept": "text/event-stream"}
 
 
-async def begun(site: Site, thread: str, *, status: int = 200, headers: Json = None, **body: Json) -> tuple[Json, str]:
+async def start_stream(
+    site: Site, thread: str, *, status: int = 200, headers: Json = None, **body: Json
+) -> tuple[Json, str]:
     """Start a run, and return the headers and the text of its stream once it has ended."""
     path = f"/api/threads/{thread}/runs"
     response = await site.request("POST", path, json={"input": "go", **body}, headers={**STREAM, **(headers or {})})
@@ -25,47 +27,47 @@ async def begun(site: Site, thread: str, *, status: int = 200, headers: Json = N
     return response.headers, response.text
 
 
-async def written(site: Site, run: str) -> str:
-    """Return a run's log, as a stream writes its events."""
+async def expected_stream(site: Site, run: str) -> str:
+    """Return the log of a run in the format of an SSE stream."""
     return "".join(f"id: {seq}\ndata: {data.decode()}\n\n" for seq, data in await site.log(RunId(run)))
 
 
 def events(text: str) -> str:
-    """Return a stream without what is not of the log."""
+    """Return the text of a stream without comments and `retry` lines."""
     return re.sub(r"(?m)^(retry: \d+|: .*)\n\n", "", text)
 
 
-async def test_a_run_answers_with_its_log_byte_for_byte(backend_site: Site) -> None:
+async def test_the_stream_of_a_new_run_is_its_log_byte_for_byte(backend_site: Site) -> None:
     thread = await backend_site.thread()
-    headers, text = await begun(backend_site, thread)
+    headers, text = await start_stream(backend_site, thread)
     run = headers["x-run-id"]
     assert headers["content-type"].startswith("text/event-stream")
     assert headers["content-location"] == f"/api/spaces/default/runs/{run}"
-    assert events(text) == await written(backend_site, run)
+    assert events(text) == await expected_stream(backend_site, run)
     assert (await backend_site.get(headers["content-location"]))["status"] == "completed"
 
 
-async def test_a_request_that_is_sent_again_gets_the_stream_of_the_first_run(backend_site: Site) -> None:
+async def test_a_repeated_request_gets_the_stream_of_the_first_run(backend_site: Site) -> None:
     thread, key = await backend_site.thread(), {"Idempotency-Key": "stream-once"}
-    first, text = await begun(backend_site, thread, headers=key)
-    again, same = await begun(backend_site, thread, headers=key)
+    first, text = await start_stream(backend_site, thread, headers=key)
+    again, same = await start_stream(backend_site, thread, headers=key)
     assert (again["x-run-id"], events(same)) == (first["x-run-id"], events(text))
     assert ("idempotency-replayed" in first, again["idempotency-replayed"]) == (False, "true")
-    plain = await backend_site.request("POST", f"/api/threads/{thread}/runs", json={"input": "go"}, headers=key)
-    assert (plain.status_code, plain.json()["id"]) == (201, first["x-run-id"])
+    json_response = await backend_site.request("POST", f"/api/threads/{thread}/runs", json={"input": "go"}, headers=key)
+    assert (json_response.status_code, json_response.json()["id"]) == (201, first["x-run-id"])
     assert len((await backend_site.get(f"/api/threads/{thread}/runs"))["items"]) == 1
 
 
-async def test_a_stream_that_is_left_leaves_its_run_alone(site: Site) -> None:
+async def test_closing_a_stream_does_not_stop_its_run(site: Site) -> None:
     thread = await site.thread(agent_type="asker")
     path = f"/api/threads/{thread}/runs"
     async with site.client.stream("POST", path, json={"input": "go"}, headers=STREAM) as stream:
         run = await site.get(f"/api/runs/{stream.headers['x-run-id']}")
     assert (await site.post(f"/api/runs/{run['id']}/cancel", expect=200))["status"] == "cancelled"
-    assert (await ended(site, run))["status"] == "cancelled"
+    assert (await wait_for_end(site, run))["status"] == "cancelled"
 
 
-async def test_a_stream_is_not_waited_for(site: Site) -> None:
+async def test_wait_and_stream_cannot_be_combined(site: Site) -> None:
     thread = await site.thread()
     path = f"/api/threads/{thread}/runs"
     refused = await site.post(f"{path}?wait=5", {"input": "go"}, headers=STREAM, expect=400)
@@ -74,7 +76,7 @@ async def test_a_stream_is_not_waited_for(site: Site) -> None:
     assert (await site.request("POST", f"{path}?wait=0", json={"input": "go"}, headers=STREAM)).status_code == 200
 
 
-async def test_what_is_refused_is_told_in_json(site: Site) -> None:
+async def test_an_error_of_a_stream_request_is_json(site: Site) -> None:
     thread = await site.thread()
     path = f"/api/threads/{thread}/runs"
     response = await site.request("POST", path, json={"input": "go", "agent_type": "nobody"}, headers=STREAM)
@@ -82,7 +84,7 @@ async def test_what_is_refused_is_told_in_json(site: Site) -> None:
     assert response.headers["content-type"] == "application/json"
 
 
-async def test_where_no_stream_may_be_opened_no_run_is_made(tmp_path: Path) -> None:
+async def test_no_run_is_created_above_the_stream_limit(tmp_path: Path) -> None:
     workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with serve(workshop, limits=StreamLimits(max_streams=1)) as site:
         stalled = f"/api/threads/{await site.thread(agent_type='staller')}/runs"
@@ -112,5 +114,5 @@ async def test_where_no_stream_may_be_opened_no_run_is_made(tmp_path: Path) -> N
         (",;=,", False),
     ],
 )
-def test_a_stream_is_for_those_who_name_it_and_want_nothing_more(accept: str, stream: bool) -> None:
+def test_a_stream_is_sent_only_if_the_client_prefers_it(accept: str, stream: bool) -> None:
     assert prefers_stream(accept) is stream

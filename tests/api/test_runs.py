@@ -12,7 +12,7 @@ from tests.api.site import Site, eventually, serve
 from tests.scenario.agents.workshop import Workshop
 
 
-async def ended(site: Site, run: Json) -> Json:
+async def wait_for_end(site: Site, run: Json) -> Json:
     with site.floor.holdfast.watcher.watch(run["space_id"], run["id"]) as watch:
         seq = 0
         async with asyncio.timeout(30):
@@ -21,19 +21,19 @@ async def ended(site: Site, run: Json) -> Json:
     return await site.get(f"/api/runs/{run['id']}")
 
 
-async def asking(site: Site) -> Json:
+async def start_waiting_run(site: Site) -> Json:
     thread = await site.thread(agent_type="asker")
     run = await site.play(thread)
     assert (run["status"], run["status_reason"]) == ("waiting", "person")
     return run
 
 
-async def stalling(site: Site) -> Json:
+async def start_stalled_run(site: Site) -> Json:
     thread = await site.thread(agent_type="staller")
     return await site.post(f"/api/threads/{thread}/runs", {"input": "go"})
 
 
-async def test_a_run_is_made_with_its_input_and_read_at_every_address(backend_site: Site) -> None:
+async def test_a_run_is_read_at_every_path(backend_site: Site) -> None:
     thread = await backend_site.thread()
     run = await backend_site.play(thread, "hi")
     assert (run["status"], run["output"], run["input"]) == ("completed", "hello you", "hi")
@@ -44,59 +44,59 @@ async def test_a_run_is_made_with_its_input_and_read_at_every_address(backend_si
         f"/api/spaces/default/threads/{thread}/runs/{run['id']}",
     ):
         assert await backend_site.get(path) == run
-    said = await backend_site.get(f"/api/threads/{thread}/runs/{run['id']}/messages")
-    assert [(message["role"], message["content"]) for message in said["items"]] == [
+    messages = await backend_site.get(f"/api/threads/{thread}/runs/{run['id']}/messages")
+    assert [(message["role"], message["content"]) for message in messages["items"]] == [
         ("user", "hi"),
         ("assistant", "hello you"),
     ]
 
 
-async def test_an_input_that_is_no_text_is_said_as_json(site: Site) -> None:
+async def test_an_input_that_is_not_text_becomes_a_json_message(site: Site) -> None:
     run = await site.post(f"/api/threads/{await site.thread()}/runs?wait=30", {"input": {"a": [1]}})
     messages = await site.get(f"/api/threads/{run['thread_id']}/messages")
     assert (run["input"], messages["items"][0]["content"]) == ({"a": [1]}, '{"a":[1]}')
 
 
-async def test_who_waits_is_told_where_the_run_stands_when_the_server_stops(tmp_path: Path) -> None:
-    async with serve(write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))) as own:
-        thread = await own.thread(agent_type="staller")
+async def test_a_waiting_request_returns_the_current_run_when_the_server_stops(tmp_path: Path) -> None:
+    async with serve(write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))) as site:
+        thread = await site.thread(agent_type="staller")
         waiting = asyncio.ensure_future(
-            own.request("POST", f"/api/threads/{thread}/runs?wait=60", json={"input": "go"})
+            site.request("POST", f"/api/threads/{thread}/runs?wait=60", json={"input": "go"})
         )
-        await eventually(partial(_has_begun, own))
-        own.streams.close()
+        await eventually(partial(_has_running_run, site))
+        site.streams.close()
         response = await waiting
         assert (response.status_code, response.json()["status"]) == (201, "running")
 
 
-async def _has_begun(site: Site) -> bool:
+async def _has_running_run(site: Site) -> bool:
     return bool((await site.get("/api/runs", status="running"))["items"])
 
 
-async def test_messages_are_said_as_they_are_given(site: Site) -> None:
+async def test_messages_are_stored_unchanged(site: Site) -> None:
     thread = await site.thread()
     parts = [{"type": "text", "text": "look"}, {"type": "image", "source": {"type": "url", "value": "http://x/y"}}]
     body = {"messages": [{"role": "system", "content": "be kind"}, {"id": "m1", "content": parts}]}
     await site.post(f"/api/threads/{thread}/runs?wait=30", body)
-    said = (await site.get(f"/api/threads/{thread}/messages"))["items"]
-    assert [message["role"] for message in said] == ["system", "user", "assistant"]
-    assert (said[1]["id"], said[1]["content"]) == ("m1", parts)
+    messages = (await site.get(f"/api/threads/{thread}/messages"))["items"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant"]
+    assert (messages[1]["id"], messages[1]["content"]) == ("m1", parts)
 
 
-async def test_without_a_wait_the_answer_does_not_wait(site: Site) -> None:
-    run = await stalling(site)
+async def test_without_wait_the_response_is_immediate(site: Site) -> None:
+    run = await start_stalled_run(site)
     assert run["status"] in ("queued", "running")
     await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
 
 
-async def test_a_wait_that_is_over_gives_the_run_as_it_is(site: Site) -> None:
+async def test_a_wait_that_times_out_returns_the_current_run(site: Site) -> None:
     thread = await site.thread(agent_type="staller")
     run = await site.post(f"/api/threads/{thread}/runs?wait=0.05", {"input": "go"})
     assert run["status"] in ("queued", "running")
     await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
 
 
-async def test_the_same_key_and_body_make_one_run(backend_site: Site) -> None:
+async def test_the_same_key_and_body_create_one_run(backend_site: Site) -> None:
     thread = await backend_site.thread()
     path, key = f"/api/threads/{thread}/runs", {"Idempotency-Key": "once"}
     responses = await asyncio.gather(
@@ -109,7 +109,7 @@ async def test_the_same_key_and_body_make_one_run(backend_site: Site) -> None:
     assert other["error"]["code"] == "IDEMPOTENCY_MISMATCH"
 
 
-async def test_a_client_chooses_an_id_once(site: Site) -> None:
+async def test_a_client_can_use_an_id_once(site: Site) -> None:
     thread = await site.thread()
     run = await site.play(thread, id="chosen-1")
     assert run["id"] == "chosen-1"
@@ -124,8 +124,8 @@ async def test_a_run_continues_from_its_base_or_from_none(site: Site) -> None:
     fork = await site.play(thread, "three", base_run_id=first["id"], base_sequence=0)
     root = await site.play(thread, "four", base_run_id=None)
     assert [run["base_run_id"] for run in (second, fork, root)] == [first["id"], first["id"], None]
-    said = await site.get(f"/api/threads/{thread}/messages", run_id=fork["id"])
-    assert [message["content"] for message in said["items"]] == ["one", "three", "hello you"]
+    messages = await site.get(f"/api/threads/{thread}/messages", run_id=fork["id"])
+    assert [message["content"] for message in messages["items"]] == ["one", "three", "hello you"]
     tree = await site.get(f"/api/threads/{thread}/tree")
     assert {node["id"]: node["base_run_id"] for node in tree["items"]} == {
         first["id"]: None,
@@ -135,8 +135,8 @@ async def test_a_run_continues_from_its_base_or_from_none(site: Site) -> None:
     }
 
 
-async def test_a_busy_branch_refuses_when_it_is_told_to(site: Site) -> None:
-    live = await stalling(site)
+async def test_a_busy_branch_refuses_a_run_with_on_busy_reject(site: Site) -> None:
+    live = await start_stalled_run(site)
     path = f"/api/threads/{live['thread_id']}/runs"
     refused = await site.post(path, {"input": "x", "on_busy": "reject"}, expect=409)
     assert refused["error"] == {
@@ -150,44 +150,44 @@ async def test_a_busy_branch_refuses_when_it_is_told_to(site: Site) -> None:
     await site.post(f"/api/runs/{live['id']}/cancel", expect=200)
 
 
-async def test_a_cancelled_run_says_why_and_is_cancelled_once(site: Site) -> None:
-    run = await stalling(site)
+async def test_a_cancelled_run_records_its_reason_and_is_cancelled_once(site: Site) -> None:
+    run = await start_stalled_run(site)
     cancelled = await site.post(f"/api/runs/{run['id']}/cancel", {"reason": "changed my mind"}, expect=200)
     assert (cancelled["status"], cancelled["status_reason"]) == ("cancelled", "changed my mind")
-    again = await site.post(f"/api/runs/{run['id']}/cancel", expect=409)
-    assert again["error"]["code"] == "ILLEGAL_MOVE"
+    refused = await site.post(f"/api/runs/{run['id']}/cancel", expect=409)
+    assert refused["error"]["code"] == "ILLEGAL_MOVE"
 
 
-async def test_a_question_is_listed_and_answered_once(backend_site: Site) -> None:
-    run = await asking(backend_site)
+async def test_an_interrupt_is_listed_and_answered_once(backend_site: Site) -> None:
+    run = await start_waiting_run(backend_site)
     listed = await backend_site.get("/api/interrupts", limit=200)
-    (question,) = [each for each in listed["items"] if each["run_id"] == run["id"]]
-    assert (question["kind"], question["message"]) == ("input", "which?")
-    body = {"response": "the blue one", "interrupt_id": question["id"]}
+    (interrupt,) = [each for each in listed["items"] if each["run_id"] == run["id"]]
+    assert (interrupt["kind"], interrupt["message"]) == ("input", "which?")
+    body = {"response": "the blue one", "interrupt_id": interrupt["id"]}
     responses = await asyncio.gather(
         *(backend_site.request("POST", f"/api/runs/{run['id']}/respond", json=body) for _ in range(5))
     )
     assert sorted(response.status_code for response in responses) == [200, 409, 409, 409, 409]
-    assert (await ended(backend_site, run))["output"] == "so be it"
+    assert (await wait_for_end(backend_site, run))["output"] == "so be it"
     late = await backend_site.post(f"/api/runs/{run['id']}/respond", {"response": "x"}, expect=409)
     assert late["error"]["code"] == "ALREADY_ANSWERED"
     answered = await backend_site.get("/api/interrupts", status="answered", limit=200)
-    assert question["id"] in [each["id"] for each in answered["items"]]
+    assert interrupt["id"] in [each["id"] for each in answered["items"]]
 
 
-async def test_a_question_of_another_run_is_not_answered_here(site: Site) -> None:
-    one, other = await asking(site), await asking(site)
+async def test_an_interrupt_of_another_run_is_not_found(site: Site) -> None:
+    one, other = await start_waiting_run(site), await start_waiting_run(site)
     listed = await site.get("/api/interrupts", limit=200)
-    (question,) = [each["id"] for each in listed["items"] if each["run_id"] == one["id"]]
-    body = {"response": "x", "interrupt_id": question}
+    (interrupt,) = [each["id"] for each in listed["items"] if each["run_id"] == one["id"]]
+    body = {"response": "x", "interrupt_id": interrupt}
     refused = await site.post(f"/api/runs/{other['id']}/respond", body, expect=404)
     assert refused["error"]["code"] == "NOT_FOUND"
     for run in (one, other):
         await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
 
 
-async def test_a_run_that_asks_wants_an_answer_before_anything_else(site: Site) -> None:
-    run = await asking(site)
+async def test_a_run_with_an_open_interrupt_refuses_other_messages(site: Site) -> None:
+    run = await start_waiting_run(site)
     steered = await site.post(f"/api/runs/{run['id']}/messages", {"content": "hurry"}, expect=409)
     queued = await site.post(f"/api/threads/{run['thread_id']}/runs", {"input": "next"}, expect=409)
     assert {steered["error"]["code"], queued["error"]["code"]} == {"WAITING"}
@@ -195,30 +195,30 @@ async def test_a_run_that_asks_wants_an_answer_before_anything_else(site: Site) 
     await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
 
 
-async def test_a_run_is_steered_on_its_way(site: Site) -> None:
-    run = await stalling(site)
-    taken = await site.post(f"/api/runs/{run['id']}/messages", {"content": "the other way"}, expect=202)
-    assert taken == {"run_id": run["id"], "number": 1}
+async def test_a_running_run_is_steered(site: Site) -> None:
+    run = await start_stalled_run(site)
+    receipt = await site.post(f"/api/runs/{run['id']}/messages", {"content": "the other way"}, expect=202)
+    assert receipt == {"run_id": run["id"], "number": 1}
     await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
     over = await site.post(f"/api/runs/{run['id']}/messages", {"content": "too late"}, expect=409)
     assert over["error"]["code"] == "CONFLICT"
 
 
-@pytest.mark.parametrize(("begin", "based"), [("last_step", True), ("start", False)])
-async def test_a_failed_run_is_tried_again(site: Site, begin: str, based: bool) -> None:
+@pytest.mark.parametrize(("retry_from", "has_base"), [("last_step", True), ("start", False)])
+async def test_a_failed_run_is_retried(site: Site, retry_from: str, has_base: bool) -> None:
     failed = await site.play(await site.thread(agent_type="failing"))
     assert (failed["status"], failed["error"]["code"]) == ("failed", "MODEL_REFUSED")
-    again = await site.post(f"/api/runs/{failed['id']}/retry?wait=30", {"from": begin})
-    assert (again["base_run_id"] == failed["id"], again["status"]) == (based, "failed")
+    retried = await site.post(f"/api/runs/{failed['id']}/retry?wait=30", {"from": retry_from})
+    assert (retried["base_run_id"] == failed["id"], retried["status"]) == (has_base, "failed")
 
 
-async def test_a_run_that_was_completed_is_not_tried_again(site: Site) -> None:
+async def test_a_completed_run_is_not_retried(site: Site) -> None:
     run = await site.play(await site.thread())
     refused = await site.post(f"/api/runs/{run['id']}/retry", expect=409)
     assert refused["error"]["code"] == "CONFLICT"
 
 
-async def test_runs_are_listed_by_what_they_are(site: Site) -> None:
+async def test_runs_are_listed_by_filter(site: Site) -> None:
     thread = await site.thread()
     tagged = await site.play(thread, tags=["red"])
     await site.play(thread)
@@ -228,22 +228,22 @@ async def test_runs_are_listed_by_what_they_are(site: Site) -> None:
     assert (await site.get("/api/runs", root_run_id=tagged["id"]))["items"] == [tagged]
 
 
-async def test_pages_go_through_a_list_once(backend_site: Site) -> None:
+async def test_pages_list_every_item_once(backend_site: Site) -> None:
     thread = await backend_site.thread()
-    made = [(await backend_site.play(thread))["id"] for _ in range(5)]
+    created = [(await backend_site.play(thread))["id"] for _ in range(5)]
     pages = [[run["id"] for run in items] async for items in backend_site.pages(f"/api/threads/{thread}/runs", limit=2)]
-    assert pages == [made[:2:-1], made[2:0:-1], made[:1]]
+    assert pages == [created[:2:-1], created[2:0:-1], created[:1]]
 
 
 async def test_the_log_of_a_run_is_read_in_order_and_byte_for_byte(site: Site) -> None:
     run = await site.play(await site.thread())
     path = f"/api/runs/{run['id']}/events"
-    whole = (await site.get(path))["items"]
-    assert [event["seq"] for event in whole] == list(range(1, run["last_event_seq"] + 1))
-    assert whole[0]["data"]["runId"] == run["id"]
+    all_events = (await site.get(path))["items"]
+    assert [event["seq"] for event in all_events] == list(range(1, run["last_event_seq"] + 1))
+    assert all_events[0]["data"]["runId"] == run["id"]
     first = await site.get(path, limit=3)
     rest = await site.get(path, cursor=first["next_cursor"])
-    assert first["items"] + rest["items"] == whole
+    assert first["items"] + rest["items"] == all_events
     last = run["last_event_seq"]
     assert (await site.get(path, cursor=last))["items"] == []
     assert (await site.get(path, cursor=last + 1, expect=400))["error"]["details"] == {"field": "cursor", "last": last}
@@ -254,7 +254,7 @@ async def test_the_log_of_a_run_is_read_in_order_and_byte_for_byte(site: Site) -
         assert event.data in raw
 
 
-async def test_steps_and_contexts_are_read_back(site: Site) -> None:
+async def test_steps_and_contexts_are_read(site: Site) -> None:
     run = await site.play(await site.thread(agent_type="planner"))
     steps = (await site.get(f"/api/runs/{run['id']}/steps"))["items"]
     assert [(step["kind"], step["state"]) for step in steps] == [("model", "done"), ("tool", "done"), ("model", "done")]
@@ -268,7 +268,7 @@ async def test_steps_and_contexts_are_read_back(site: Site) -> None:
     await site.get(f"/api/runs/{run['id']}/context", step=2, expect=404)
 
 
-async def test_the_children_of_a_run_are_listed_and_stand_under_its_root(site: Site) -> None:
+async def test_the_children_of_a_run_are_listed_under_its_root(site: Site) -> None:
     run = await site.play(await site.thread(agent_type="parent"))
     (child,) = (await site.get(f"/api/runs/{run['id']}/children"))["items"]
     assert (child["parent_run_id"], child["agent_type"]) == (run["id"], "bot")
@@ -276,7 +276,7 @@ async def test_the_children_of_a_run_are_listed_and_stand_under_its_root(site: S
     assert {each["id"] for each in tree["items"]} == {run["id"], child["id"]}
 
 
-async def test_a_run_is_called_by_the_name_of_its_task_too(backend_site: Site) -> None:
+async def test_a_task_id_is_accepted_as_a_run_id(backend_site: Site) -> None:
     thread = await backend_site.thread()
     run = await backend_site.play(thread)
     task = run["id"].replace("run_", "task_")
@@ -296,35 +296,36 @@ async def test_a_run_is_called_by_the_name_of_its_task_too(backend_site: Site) -
     assert refused["error"]["details"] == {"field": "id"}
 
 
-async def test_a_task_is_a_run_and_has_both_names_on_either_side(site: Site) -> None:
-    made = await site.post("/agents/bot/task", {"input": "go"}, expect=202)
-    task = made["taskId"]
-    run = await ended(site, {"space_id": "default", "id": task.replace("task_", "run_")})
+async def test_a_task_is_read_by_task_id_and_run_id_in_both_apis(site: Site) -> None:
+    created = await site.post("/agents/bot/task", {"input": "go"}, expect=202)
+    task = created["taskId"]
+    run = await wait_for_end(site, {"space_id": "default", "id": task.replace("task_", "run_")})
     assert (run["mode"], run["status"]) == ("task", "completed")
     assert await site.get(f"/tasks/{task}") == await site.get(f"/tasks/{run['id']}")
     assert (await site.get(f"/tasks/{run['id']}"))["task"]["id"] == task
     assert (await site.get(f"/api/runs/{task}"))["id"] == run["id"]
 
 
-async def test_an_agent_that_may_not_chat_and_one_that_is_not_there_are_refused(site: Site) -> None:
+async def test_a_run_of_an_unknown_agent_is_refused(site: Site) -> None:
     thread = await site.thread()
     unknown = await site.post(f"/api/threads/{thread}/runs", {"input": "x", "agent_type": "nobody"}, expect=404)
     assert unknown["error"]["code"] == "NOT_FOUND"
 
 
-async def test_what_a_run_left_is_told_in_notifications(site: Site) -> None:
+async def test_the_end_of_a_run_is_notified(site: Site) -> None:
     run = await site.play(await site.thread())
 
-    async def is_told() -> bool:
+    async def is_notified() -> bool:
         return run["id"] in {each["run_id"] for each in (await site.get("/api/notifications"))["items"]}
 
-    await eventually(is_told)  # the outbox is dispatched by another task
-    (news,) = [each for each in (await site.get("/api/notifications"))["items"] if each["run_id"] == run["id"]]
-    assert (news["kind"], news["read_at"]) == ("run.completed", None)
+    await eventually(is_notified)  # the outbox is dispatched by another task
+    (notification,) = [each for each in (await site.get("/api/notifications"))["items"] if each["run_id"] == run["id"]]
+    assert (notification["kind"], notification["read_at"]) == ("run.completed", None)
     before = (await site.get("/api/notifications/unread"))["unread"]
-    left = await site.post("/api/notifications/read", {"number": news["number"]}, expect=200)
+    left = await site.post("/api/notifications/read", {"number": notification["number"]}, expect=200)
     assert left["unread"] == before - 1
-    assert (await site.post("/api/notifications/read", {"through": news["number"]}, expect=200))["unread"] < before
+    marked = await site.post("/api/notifications/read", {"through": notification["number"]}, expect=200)
+    assert marked["unread"] < before
     await site.post("/api/notifications/read", {"number": 10**9}, expect=404)
     await site.post("/api/notifications/read", {"number": 1, "through": 2}, expect=400)
     page = await site.get("/api/notifications", limit=1)

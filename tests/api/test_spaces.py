@@ -5,9 +5,9 @@ from holdfast.domain.content import Json
 from tests.api.site import Site, eventually
 
 
-async def test_a_space_has_everything_of_its_own(backend_site: Site) -> None:
-    made = await backend_site.post("/api/spaces", {"id": "mine", "metadata": {"a": 1}})
-    assert (made["id"], made["name"]) == ("mine", "mine")
+async def test_the_objects_of_a_space_are_found_only_in_it(backend_site: Site) -> None:
+    created = await backend_site.post("/api/spaces", {"id": "mine", "metadata": {"a": 1}})
+    assert (created["id"], created["name"]) == ("mine", "mine")
     thread = (await backend_site.post("/api/spaces/mine/threads", {"agent_type": "bot"}))["id"]
     run = await backend_site.post(f"/api/spaces/mine/threads/{thread}/runs?wait=30", {"input": "hi"})
     assert (run["status"], run["space_id"]) == ("completed", "mine")
@@ -36,13 +36,13 @@ async def test_a_space_with_a_live_run_is_not_deleted(site: Site) -> None:
     assert (await site.delete("/api/spaces/busy", expect=409))["error"]["code"] == "RUN_ACTIVE"
     await site.post(f"/api/spaces/busy/runs/{run['id']}/cancel", expect=200)
 
-    async def is_deleted() -> bool:
+    async def delete_succeeds() -> bool:
         return (await site.request("DELETE", "/api/spaces/busy")).status_code == 204
 
-    await eventually(is_deleted)  # once its worker has let go
+    await eventually(delete_succeeds)  # once the worker has released the lease
 
 
-async def test_agents_are_read_without_where_they_are(site: Site) -> None:
+async def test_agents_are_read_without_their_folder(site: Site) -> None:
     listed = await site.get("/api/agents")
     assert {"bot", "asker", "planner"} <= {agent["name"] for agent in listed["items"]}
     assert listed["broken"] == []
@@ -57,8 +57,8 @@ async def test_agents_are_read_without_where_they_are(site: Site) -> None:
 
 
 async def test_agents_are_listed_page_by_page(site: Site) -> None:
-    whole = [agent["name"] for agent in (await site.get("/api/agents", limit=200))["items"]]
-    assert whole == sorted(whole)
+    all_items = [agent["name"] for agent in (await site.get("/api/agents", limit=200))["items"]]
+    assert all_items == sorted(all_items)
     found: list[str] = []
     after: dict[str, Json] = {}
     while True:
@@ -68,13 +68,13 @@ async def test_agents_are_listed_page_by_page(site: Site) -> None:
         if page["next_cursor"] is None:
             break
         after = {"cursor": page["next_cursor"]}
-    assert found == whole
+    assert found == all_items
     later = await site.get("/api/agents", cursor="bot-that-is-gone")
     assert "bot" not in {agent["name"] for agent in later["items"]}
     await site.get("/api/agents", limit=0, expect=400)
 
 
-async def test_an_agent_in_error_is_listed_with_what_is_wrong(site: Site) -> None:
+async def test_an_invalid_agent_is_listed_as_broken(site: Site) -> None:
     folder = site.floor.holdfast.agents
     path = site.workshop.folder / "agents" / "broken" / "agent.json"
     path.parent.mkdir()
@@ -89,37 +89,37 @@ async def test_an_agent_in_error_is_listed_with_what_is_wrong(site: Site) -> Non
         folder.refresh()  # type: ignore[attr-defined]
 
 
-async def test_an_artifact_is_kept_in_versions(backend_site: Site) -> None:
+async def test_an_artifact_has_versions(backend_site: Site) -> None:
     run = await backend_site.play(await backend_site.thread(agent_type="writer"))
-    (made,) = (await backend_site.get(f"/api/runs/{run['id']}/artifacts"))["items"]
-    assert (made["title"], made["version"], made["content"]) == ("notes", 1, None)
-    body = {"id": made["id"], "type": "doc", "title": "notes", "content": "# more"}
+    (created,) = (await backend_site.get(f"/api/runs/{run['id']}/artifacts"))["items"]
+    assert (created["title"], created["version"], created["content"]) == ("notes", 1, None)
+    body = {"id": created["id"], "type": "doc", "title": "notes", "content": "# more"}
     assert (await backend_site.post(f"/api/runs/{run['id']}/artifacts", body))["version"] == 2
-    newest = await backend_site.get(f"/api/artifacts/{made['id']}")
+    newest = await backend_site.get(f"/api/artifacts/{created['id']}")
     assert (newest["content"], [each["version"] for each in newest["versions"]]) == ("# more", [1, 2])
-    assert (await backend_site.get(f"/api/artifacts/{made['id']}", version=1))["content"] == "# notes"
-    await backend_site.get(f"/api/artifacts/{made['id']}", version=3, expect=404)
+    assert (await backend_site.get(f"/api/artifacts/{created['id']}", version=1))["content"] == "# notes"
+    await backend_site.get(f"/api/artifacts/{created['id']}", version=3, expect=404)
     listed = await backend_site.get("/api/spaces/default/artifacts")
-    assert made["id"] in [each["id"] for each in listed["items"]]
+    assert created["id"] in [each["id"] for each in listed["items"]]
 
 
 async def test_the_artifacts_of_a_thread_are_paged_over_its_runs(site: Site) -> None:
     thread = await site.thread()
-    made = []
+    created = []
     for count in (3, 0, 1, 2):
         run = await site.play(thread)
         for number in range(count):
             body = {"type": "doc", "title": f"{number}", "content": "x"}
-            made.append((await site.post(f"/api/runs/{run['id']}/artifacts", body))["id"])
+            created.append((await site.post(f"/api/runs/{run['id']}/artifacts", body))["id"])
     for limit in (1, 2, 3, 200):
         seen = []
         async for items in site.pages(f"/api/threads/{thread}/artifacts", limit=limit):
             assert len(items) <= limit
             seen += [each["id"] for each in items]
-        assert seen == made[::-1]
+        assert seen == created[::-1]
 
 
-async def test_a_file_is_kept_read_used_and_deleted(backend_site: Site) -> None:
+async def test_a_file_is_uploaded_read_used_and_deleted(backend_site: Site) -> None:
     content = bytes(range(256))
     headers = {"Content-Type": "image/png"}
     response = await backend_site.request(
@@ -134,8 +134,8 @@ async def test_a_file_is_kept_read_used_and_deleted(backend_site: Site) -> None:
     assert read.headers["content-disposition"] == "attachment; filename*=UTF-8''a%20b%2F%C3%BC.png"
     assert "sandbox" in read.headers["content-security-policy"]
     run = await backend_site.play(await backend_site.thread())
-    kept = {"type": "other", "title": "picture", "file_id": file["id"]}
-    await backend_site.post(f"/api/runs/{run['id']}/artifacts", kept)
+    artifact_body = {"type": "other", "title": "picture", "file_id": file["id"]}
+    await backend_site.post(f"/api/runs/{run['id']}/artifacts", artifact_body)
     assert (await backend_site.delete(f"/api/files/{file['id']}", expect=409))["error"]["code"] == "IN_USE"
     other = (await backend_site.request("POST", "/api/files?name=x", content=b"", headers=headers)).json()
     assert other["size"] == 0
@@ -144,7 +144,7 @@ async def test_a_file_is_kept_read_used_and_deleted(backend_site: Site) -> None:
     await backend_site.get(f"/api/files/{other['id']}/content", expect=404)
 
 
-async def test_a_file_may_be_in_any_number_of_messages(site: Site) -> None:
+async def test_a_file_can_be_used_in_several_messages(site: Site) -> None:
     file = (
         await site.request("POST", "/api/files?name=x.png", content=b"x", headers={"Content-Type": "image/png"})
     ).json()
@@ -154,7 +154,7 @@ async def test_a_file_may_be_in_any_number_of_messages(site: Site) -> None:
         await site.post(f"/api/threads/{await site.thread()}/runs", body)
 
 
-async def test_a_message_may_name_only_files_of_its_own_space(site: Site) -> None:
+async def test_a_message_can_use_only_files_of_its_space(site: Site) -> None:
     await site.post("/api/spaces", {"id": "elsewhere"})
     foreign = (await site.request("POST", "/api/spaces/elsewhere/files?name=x", content=b"x")).json()["id"]
     thread, busy = await site.thread(), await site.thread(agent_type="staller")
@@ -171,14 +171,14 @@ async def test_a_message_may_name_only_files_of_its_own_space(site: Site) -> Non
     await site.post(f"/api/runs/{live['id']}/cancel", expect=200)
 
 
-async def test_a_run_whose_file_was_deleted_since_is_tried_again_all_the_same(site: Site) -> None:
+async def test_a_run_is_retried_after_its_file_was_deleted(site: Site) -> None:
     file = (await site.request("POST", "/api/files?name=x", content=b"x")).json()["id"]
     content = [{"type": "image", "source": {"type": "file", "value": file}}]
     path = f"/api/threads/{await site.thread(agent_type='failing')}/runs?wait=30"
     failed = await site.post(path, {"messages": [{"content": content}]})
     await site.delete(f"/api/files/{file}")
-    again = await site.post(f"/api/runs/{failed['id']}/retry", {"from": "start"})
-    assert again["id"] != failed["id"]
+    retried = await site.post(f"/api/runs/{failed['id']}/retry", {"from": "start"})
+    assert retried["id"] != failed["id"]
 
 
 async def test_a_file_that_is_too_large_and_a_form_are_refused(site: Site) -> None:

@@ -1,4 +1,4 @@
-"""Threads over HTTP: made, listed, changed, and what was said on them."""
+"""Threads and their messages over HTTP."""
 
 import asyncio
 
@@ -7,10 +7,10 @@ import pytest
 
 from holdfast.domain.message import Message
 from tests.api.site import Site
-from tests.api.test_runs import ended, stalling
+from tests.api.test_runs import start_stalled_run, wait_for_end
 
 
-async def test_a_thread_is_made_read_changed_and_listed(backend_site: Site) -> None:
+async def test_a_thread_is_created_read_changed_and_listed(backend_site: Site) -> None:
     thread = await backend_site.thread(title="Über alles", locale="de", metadata={"a": [1, None]}, context_window=10)
     found = await backend_site.get(f"/api/threads/{thread}")
     assert (found["title"], found["locale"], found["metadata"], found["runs"]) == (
@@ -27,7 +27,7 @@ async def test_a_thread_is_made_read_changed_and_listed(backend_site: Site) -> N
     assert "runs" not in listed["items"][0]
 
 
-async def test_a_thread_carries_its_newest_runs_and_lists_by_the_latest(site: Site) -> None:
+async def test_a_thread_includes_its_newest_runs_and_is_listed_by_its_last_run(site: Site) -> None:
     first, second = await site.thread(), await site.thread()
     run = await site.play(first)
     listed = [each["id"] for each in (await site.get("/api/threads"))["items"]]
@@ -37,11 +37,11 @@ async def test_a_thread_carries_its_newest_runs_and_lists_by_the_latest(site: Si
     ]
 
 
-async def test_a_thread_carries_no_more_than_its_newest_50_runs(site: Site) -> None:
+async def test_a_thread_includes_at_most_its_newest_50_runs(site: Site) -> None:
     thread = await site.thread()
     path = f"/api/threads/{thread}/runs"
-    made = [(await site.post(path, {"input": "x", "base_run_id": None}))["id"] for _ in range(51)]
-    assert [run["id"] for run in (await site.get(f"/api/threads/{thread}"))["runs"]] == made[:0:-1]
+    created = [(await site.post(path, {"input": "x", "base_run_id": None}))["id"] for _ in range(51)]
+    assert [run["id"] for run in (await site.get(f"/api/threads/{thread}"))["runs"]] == created[:0:-1]
 
 
 async def test_an_archived_thread_takes_no_run_until_it_is_unarchived(site: Site) -> None:
@@ -53,7 +53,7 @@ async def test_an_archived_thread_takes_no_run_until_it_is_unarchived(site: Site
     assert (await site.play(thread))["status"] == "completed"
 
 
-async def test_a_deleted_thread_leaves_the_lists_and_stays_deleted(site: Site) -> None:
+async def test_a_deleted_thread_is_not_listed_and_stays_deleted(site: Site) -> None:
     thread = await site.thread()
     await site.play(thread)
     await site.delete(f"/api/threads/{thread}")
@@ -64,30 +64,30 @@ async def test_a_deleted_thread_leaves_the_lists_and_stays_deleted(site: Site) -
     await site.post(f"/api/threads/{thread}/runs", {"input": "x"}, expect=409)
 
 
-async def test_what_belongs_to_a_deleted_thread_leaves_the_lists_of_its_space(backend_site: Site) -> None:
+async def test_objects_of_a_deleted_thread_are_not_listed_in_the_space(backend_site: Site) -> None:
     thread = await backend_site.thread()
     run = await backend_site.play(thread)
     body = {"type": "doc", "title": "Notes", "content": "x"}
-    made = await backend_site.post(f"/api/runs/{run['id']}/artifacts", body)
+    created = await backend_site.post(f"/api/runs/{run['id']}/artifacts", body)
     await backend_site.delete(f"/api/threads/{thread}")
-    for path, gone in (("runs", run), ("artifacts", made)):
-        assert gone["id"] not in [each["id"] for each in (await backend_site.get(f"/api/{path}"))["items"]]
-        assert (await backend_site.get(f"/api/{path}/{gone['id']}"))["id"] == gone["id"]
+    for path, deleted in (("runs", run), ("artifacts", created)):
+        assert deleted["id"] not in [each["id"] for each in (await backend_site.get(f"/api/{path}"))["items"]]
+        assert (await backend_site.get(f"/api/{path}/{deleted['id']}"))["id"] == deleted["id"]
     refused = await backend_site.post(f"/api/runs/{run['id']}/artifacts", body, expect=409)
     assert refused["error"]["code"] == "THREAD_CLOSED"
     assert [each["id"] for each in (await backend_site.get(f"/api/threads/{thread}"))["runs"]] == [run["id"]]
 
 
 async def test_a_thread_with_a_live_run_is_not_deleted(site: Site) -> None:
-    run = await stalling(site)
+    run = await start_stalled_run(site)
     refused = await site.request("DELETE", f"/api/threads/{run['thread_id']}")
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "RUN_ACTIVE")
     await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
-    await ended(site, run)
+    await wait_for_end(site, run)
     await site.delete(f"/api/threads/{run['thread_id']}")
 
 
-async def test_a_thread_that_is_deleted_while_runs_are_started_has_none_or_stays(site: Site) -> None:
+async def test_a_thread_deleted_while_runs_are_started_has_no_run_or_is_kept(site: Site) -> None:
     for _ in range(5):
         thread = await site.thread(agent_type="staller")
         starts = [site.request("POST", f"/api/threads/{thread}/runs", json={"input": "x"}) for _ in range(3)]
@@ -110,8 +110,8 @@ async def test_messages_are_paged_from_the_end(backend_site: Site) -> None:
     assert seen == list(range(6))
 
 
-async def test_input_that_waits_is_paged_like_all_that_was_said(backend_site: Site) -> None:
-    live = await stalling(backend_site)
+async def test_pending_input_is_paged_with_the_messages(backend_site: Site) -> None:
+    live = await start_stalled_run(backend_site)
     thread = live["thread_id"]
     first = (await backend_site.get(f"/api/threads/{thread}/messages"))["items"][0]["content"]
     body = {"messages": [{"content": f"{number}"} for number in range(7)]}
@@ -119,24 +119,24 @@ async def test_input_that_waits_is_paged_like_all_that_was_said(backend_site: Si
         await backend_site.post(f"/api/threads/{thread}/runs", body),
         await backend_site.post(f"/api/threads/{thread}/runs", body),
     ]
-    whole = [first, *map(str, range(7)), *map(str, range(7))]
+    all_items = [first, *map(str, range(7)), *map(str, range(7))]
     for limit in (1, 2, 5, 15, 16):
         seen: list[str] = []
         async for items in backend_site.pages(f"/api/threads/{thread}/messages", limit=limit):
             assert len(items) <= limit
             seen = [message["content"] for message in items] + seen
-        assert seen == whole
+        assert seen == all_items
     history = await backend_site.get(f"/api/threads/{thread}/history", limit=1)
     assert ([message["content"] for message in history["messages"]], len(history["runs"])) == (["6"], 1)
     export = await backend_site.get(f"/api/threads/{thread}/export", format="json")
-    assert [message["content"] for message in export["messages"]] == whole
+    assert [message["content"] for message in export["messages"]] == all_items
     await backend_site.get(f"/api/threads/{thread}/messages", cursor=".", expect=400)
     await backend_site.get(f"/api/threads/{thread}/messages", cursor=".missing", expect=400)
     for run in (*queued, live):
         await backend_site.post(f"/api/runs/{run['id']}/cancel", expect=200)
 
 
-async def test_a_thread_without_a_run_has_nothing_to_tell(site: Site) -> None:
+async def test_a_thread_without_a_run_is_empty(site: Site) -> None:
     thread = await site.thread()
     assert await site.get(f"/api/threads/{thread}/messages") == {"items": [], "next_cursor": None}
     history = await site.get(f"/api/threads/{thread}/history")
@@ -146,7 +146,7 @@ async def test_a_thread_without_a_run_has_nothing_to_tell(site: Site) -> None:
     assert (await site.get(f"/api/threads/{thread}/export", format="json"))["messages"] == []
 
 
-async def test_history_tells_where_a_thread_stands(site: Site) -> None:
+async def test_history_names_the_active_failed_and_completed_run(site: Site) -> None:
     thread = await site.thread()
     done = await site.play(thread)
     failed = await site.play(thread, agent_type="failing")
@@ -165,16 +165,16 @@ async def test_history_tells_where_a_thread_stands(site: Site) -> None:
     await site.post(f"/api/runs/{live['id']}/cancel", expect=200)
 
 
-async def test_a_conversation_is_exported_for_people_and_for_programs(site: Site) -> None:
+async def test_a_conversation_is_exported_as_markdown_and_json(site: Site) -> None:
     thread = await site.thread(agent_type="planner", title="Cakes\nand more")
     run = await site.play(thread, "use ``` well")
     response = await site.request("GET", f"/api/threads/{thread}/export")
     assert response.headers["content-type"] == "text/markdown; charset=utf-8"
     assert response.text.startswith("# Cakes and more\n")
     assert "Calls `plan_create`:" in response.text
-    whole = await site.get(f"/api/threads/{thread}/export", format="json", run_id=run["id"])
-    assert (whole["thread"]["id"], whole["run"]["id"]) == (thread, run["id"])
-    assert [message.role for message in msgspec.convert(whole["messages"], list[Message])] == [
+    export = await site.get(f"/api/threads/{thread}/export", format="json", run_id=run["id"])
+    assert (export["thread"]["id"], export["run"]["id"]) == (thread, run["id"])
+    assert [message.role for message in msgspec.convert(export["messages"], list[Message])] == [
         "user",
         "assistant",
         "tool",
@@ -185,12 +185,12 @@ async def test_a_conversation_is_exported_for_people_and_for_programs(site: Site
 @pytest.mark.parametrize(
     "path", ["messages", "runs", "history", "tree", "export", "tasks", "plan", "artifacts", "runs/run_x/messages"]
 )
-async def test_what_is_asked_of_a_thread_that_is_not_there_is_not_found(site: Site, path: str) -> None:
+async def test_routes_of_a_missing_thread_return_404(site: Site, path: str) -> None:
     response = await site.get(f"/api/threads/thr_nowhere/{path}", expect=404)
     assert response["error"]["code"] == "NOT_FOUND"
 
 
-async def test_a_run_of_another_thread_is_not_found_here(site: Site) -> None:
+async def test_a_run_of_another_thread_is_not_found(site: Site) -> None:
     one, other = await site.thread(), await site.thread()
     run = await site.play(one)
     for path in (f"runs/{run['id']}", f"runs/{run['id']}/messages"):
@@ -199,7 +199,7 @@ async def test_a_run_of_another_thread_is_not_found_here(site: Site) -> None:
         await site.get(f"/api/threads/{other}/{path}", run_id=run["id"], expect=404)
 
 
-async def test_an_agent_that_is_not_there_is_refused_where_it_is_named(site: Site) -> None:
+async def test_an_unknown_agent_of_a_thread_is_refused(site: Site) -> None:
     await site.post("/api/threads", {"agent_type": "nobody"}, expect=404)
     thread = await site.thread()
     await site.patch(f"/api/threads/{thread}", {"agent_type": "nobody"}, expect=404)

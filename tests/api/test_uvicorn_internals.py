@@ -107,7 +107,7 @@ CYCLE_ATTRIBUTES: Final = frozenset(
 SET_PER_REQUEST: Final = frozenset({"url", "scope"})
 """Attributes that the protocols set only once a request begins."""
 CONNECTION_ATTRIBUTES: Final = frozenset({"data_to_send", "max_message_size", "send_close"})
-"""What is used of `WebSocketsSansIOProtocol.conn`, a protocol of the `websockets` package."""
+"""Attributes that are used of `WebSocketsSansIOProtocol.conn`, a protocol of the `websockets` package."""
 
 
 def test_the_installed_uvicorn_is_the_pinned_version() -> None:

@@ -1,4 +1,4 @@
-"""What a Markdown document contains that can be checked."""
+"""The parts of a Markdown document that tests check."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ class Block(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table in a document: what its columns are called, and the cells of each row."""
+    """A table in a document: the names of its columns, and the cells of each row."""
 
     head: list[str]
     rows: list[list[str]]
@@ -31,13 +31,13 @@ class Table(NamedTuple):
 def tables(document: Path) -> list[Table]:
     """Return all tables, in order."""
     return [
-        Table(head=_cells(found["head"]), rows=[_cells(row) for row in found["rows"].splitlines()])
-        for found in _TABLE.finditer(_FENCE.sub("", document.read_text()))
+        Table(head=_cells(match["head"]), rows=[_cells(row) for row in match["rows"].splitlines()])
+        for match in _TABLE.finditer(_FENCE.sub("", document.read_text()))
     ]
 
 
 def rows(document: Path, *head: str) -> list[list[str]]:
-    """Return the rows of all tables whose first columns are called so."""
+    """Return the rows of all tables whose first columns have these names."""
     return [row for table in tables(document) if table.head[: len(head)] == list(head) for row in table.rows]
 
 
@@ -61,7 +61,7 @@ def links(document: Path) -> list[str]:
 
 
 def anchors(document: Path) -> set[str]:
-    """Return the names by which the headings of a document can be linked to."""
+    """Return the anchors of the headings of a document."""
     return {_slug(heading) for heading in _HEADING.findall(_FENCE.sub("", document.read_text()))}
 
 

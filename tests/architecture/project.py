@@ -1,4 +1,4 @@
-"""The project as its architecture tests see it: files and syntax trees."""
+"""Files and syntax trees of the project, for the architecture tests."""
 
 import ast
 import subprocess
@@ -25,12 +25,12 @@ def files() -> list[Path]:
 
 
 def documents() -> list[Path]:
-    """Return what people read: the files at the top and everything in docs."""
+    """Return the Markdown files at the top level and all in `docs`."""
     return [ROOT / name for name in PROSE] + sorted((ROOT / "docs").rglob("*.md"))
 
 
 def name(path: Path) -> str:
-    """Return the path as people write it."""
+    """Return the path relative to the root of the project."""
     return path.relative_to(ROOT).as_posix()
 
 

@@ -1,4 +1,4 @@
-"""Documents are checked like code: examples run, links lead somewhere, named tests exist."""
+"""Documents are checked like code: examples run, links have targets, named tests exist."""
 
 import ast
 import re
@@ -33,7 +33,7 @@ def test_python_in_documents_runs(document: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_relative_link_leads_somewhere() -> None:
+def test_every_relative_link_has_a_target() -> None:
     broken = [
         f"{name(document)}: {target}"
         for document in documents()
@@ -55,7 +55,7 @@ def test_the_python_of_the_readme_passes_mypy_and_runs_twice(tmp_path: Path) -> 
         assert done.returncode == 0, done.stderr
 
 
-def test_every_test_named_as_a_proof_exists() -> None:
+def test_every_test_named_in_the_documents_exists() -> None:
     named = [(name(path), found) for path in documents() for found in NAMED_TEST.finditer(path.read_text())]
     assert named
     missing = [f"{path}: {found[0]}" for path, found in named if found["name"] not in _tests(ROOT / found["file"])]
@@ -79,14 +79,14 @@ def test_no_file_names_a_registry_or_a_folder_of_one_machine() -> None:
     assert found == []
 
 
-def test_the_changelog_knows_the_version() -> None:
+def test_the_changelog_has_the_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     newest, *_ = RELEASE.findall((ROOT / "CHANGELOG.md").read_text())
     assert newest in ("Unreleased", version)
 
 
 def _in_place(blocks: list[tuple[int, str]]) -> str:
-    """Return one program in which every block is on the lines that it has in its document."""
+    """Return one program in which every block has the line numbers of its document."""
     lines: list[str] = []
     for first, code in blocks:
         lines += [""] * (first - 1 - len(lines)) + code.splitlines()

@@ -1,4 +1,4 @@
-"""The tree of errors is drawn where it is defined, and documented for those who catch them."""
+"""The tree of errors is drawn where it is defined, and every error is in the reference."""
 
 import ast
 import importlib
@@ -17,9 +17,9 @@ from tests.architecture.project import PACKAGE, ROOT, package_modules, tree
 
 PAGES: Final = ROOT / "docs" / "reference"
 REFERENCE: Final = PAGES / "errors.md"
-FAMILIES: Final = (Refused, TooMany)
-"""What only those below them are raised as."""
-NEVER_SENT: Final = (*FAMILIES, RunStopped)  # the last is told by its reason, which is a code of its own
+BASE_CLASSES: Final = (Refused, TooMany)
+"""Base classes of which only subclasses are raised."""
+NEVER_SENT: Final = (*BASE_CLASSES, RunStopped)  # clients receive the code of its reason
 ROW: Final = re.compile(
     r"^\| `(?P<code>\w+)` \| `(?P<name>\w+)` \| (?P<meaning>.+?) \| (?P<advice>.+?) \|$", re.MULTILINE
 )
@@ -27,12 +27,12 @@ BRANCH: Final = re.compile(r"^(?P<indent>[│ ]*)[├└]── (?P<name>\w+)", 
 
 
 def test_every_error_is_in_the_reference_with_its_code_and_meaning() -> None:
-    written = [(row["code"], row["name"], row["meaning"]) for row in ROW.finditer(REFERENCE.read_text())]
-    assert written == [(error.code, error.__name__, _meaning(error)) for error in _tree(errors.HoldfastError)]
+    documented = [(row["code"], row["name"], row["meaning"]) for row in ROW.finditer(REFERENCE.read_text())]
+    assert documented == [(error.code, error.__name__, _meaning(error)) for error in _tree(errors.HoldfastError)]
 
 
-def test_every_code_that_a_client_can_read_is_in_the_reference_and_no_other_is() -> None:
-    sent = {f"`{code}`" for error in _all() if error not in NEVER_SENT for code in _on_the_wire(error)}
+def test_the_reference_has_every_error_code_that_clients_receive_and_no_others() -> None:
+    sent = {f"`{code}`" for error in _all() if error not in NEVER_SENT for code in _wire_codes(error)}
     codes = {code for code, *_ in rows(REFERENCE, "code", "class")}
     for page in PAGES.glob("*.md"):
         codes |= {code for code, *_ in rows(page, "code", "status", "meaning")}
@@ -41,22 +41,22 @@ def test_every_code_that_a_client_can_read_is_in_the_reference_and_no_other_is()
     assert codes == sent
 
 
-def test_every_status_in_the_reference_is_that_of_the_error() -> None:
-    status = {f"`{code}`": str(status_of(error(""))) for error in _all() for code in _on_the_wire(error)}
+def test_every_status_in_the_reference_matches_its_error() -> None:
+    status = {f"`{code}`": str(status_of(error(""))) for error in _all() for code in _wire_codes(error)}
     for page in PAGES.glob("*.md"):
         wrong = [row for row in rows(page, "code", "status", "meaning") if status[row[0]] != row[1]]
         assert wrong == [], page.name
 
 
-def test_nothing_is_raised_as_a_family_of_errors() -> None:
-    families = {family.__name__ for family in FAMILIES}
-    made = {
+def test_base_classes_of_errors_are_never_raised() -> None:
+    base_classes = {base_class.__name__ for base_class in BASE_CLASSES}
+    called = {
         node.func.id
         for module in package_modules()
         for node in ast.walk(tree(module))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
-    assert made & families == set()
+    assert called & base_classes == set()
 
 
 def test_every_code_is_used_once() -> None:
@@ -64,23 +64,23 @@ def test_every_code_is_used_once() -> None:
     assert sorted(codes) == sorted(set(codes))
 
 
-def test_the_tree_is_drawn_as_it_is() -> None:
+def test_the_drawn_tree_of_errors_is_current() -> None:
     drawn: dict[str, str] = {}
     path = ["HoldfastError"]
     for branch in BRANCH.finditer(errors.__doc__ or ""):
         depth = len(branch["indent"]) // 4 + 1
         path[depth:] = [branch["name"]]
         drawn[branch["name"]] = path[depth - 1]
-    _, *below = _tree(errors.HoldfastError)
-    assert drawn == {error.__name__: error.__bases__[0].__name__ for error in below}
+    _, *subclass = _tree(errors.HoldfastError)
+    assert drawn == {error.__name__: error.__bases__[0].__name__ for error in subclass}
 
 
 def _tree(error: type[errors.HoldfastError]) -> Iterator[type[errors.HoldfastError]]:
-    """Yield `error` and all below it in the order of their definition."""
+    """Yield `error` and its subclasses in the order of their definition."""
     yield error
-    for below in error.__subclasses__():
-        if below.__module__ == errors.__name__:
-            yield from _tree(below)
+    for subclass in error.__subclasses__():
+        if subclass.__module__ == errors.__name__:
+            yield from _tree(subclass)
 
 
 @cache
@@ -91,14 +91,14 @@ def _all() -> list[type[errors.HoldfastError]]:
     found, pending = [], [errors.HoldfastError]
     while pending:
         found.append(pending.pop())
-        pending += [below for below in found[-1].__subclasses__() if below.__module__.startswith("holdfast.")]
+        pending += [subclass for subclass in found[-1].__subclasses__() if subclass.__module__.startswith("holdfast.")]
     return found
 
 
-def _on_the_wire(error: type[errors.HoldfastError]) -> set[str]:
-    """Return the codes that clients read: one API has words of its own, for its own errors and for some of all."""
-    words = {OPENAI_ERROR_CODES.get(error.code, error.code)}
-    return words | {error.code} if error.__module__ == errors.__name__ else words
+def _wire_codes(error: type[errors.HoldfastError]) -> set[str]:
+    """Return the codes that clients receive: the OpenAI API renames some of them."""
+    codes = {OPENAI_ERROR_CODES.get(error.code, error.code)}
+    return codes | {error.code} if error.__module__ == errors.__name__ else codes
 
 
 def _meaning(error: type[errors.HoldfastError]) -> str:

@@ -10,7 +10,7 @@ from tests.architecture.project import PACKAGE, ROOT, package_modules, tree
 GLOSSARY: Final = ROOT / "docs" / "concepts" / "glossary.md"
 CODE: Final = re.compile(r"`(\w+)`")
 LISTED_ELSEWHERE: Final = {"errors.py", "events"}
-"""Parts of the domain with a page of their own in the reference."""
+"""Parts of the domain with their own page in the reference."""
 
 
 def test_every_package_is_in_the_glossary() -> None:

@@ -1,4 +1,4 @@
-"""Modules stay small, are named for what they hold, and keep to their layer's rules."""
+"""Modules are small, named for their contents, and follow the rules of their layer."""
 
 import ast
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from typing import Final
 from tests.architecture.project import PACKAGE, files, name, package_modules, scopes, tree
 
 MAX_MODULE_LINES: Final = 500
-NAMELESS: Final = {"utils", "util", "base", "helpers", "helper", "common", "misc"}
-IMPURE: Final = {
+VAGUE_NAMES: Final = {"utils", "util", "base", "helpers", "helper", "common", "misc"}
+IMPURE_MODULES: Final = {
     "asyncio",
     "os",
     "pathlib",
@@ -22,8 +22,8 @@ IMPURE: Final = {
     "uuid",
 }
 
-# Where an error of any kind may be caught, once, and not raised again: `module::function`, and why.
-BROAD: Final[dict[str, str]] = {
+# Functions that may catch any exception without raising it again (`module::function`), and the reason.
+BROAD_HANDLERS: Final[dict[str, str]] = {
     "engine/worker.py::Worker._execute": "a run that fails must not end the others",
     "agent/tool_step.py::ToolStep._catch_tool_errors": "a failing tool is a result for the model",
     "mcp/connection.py::_wrap_errors": "whatever a server does to the SDK is raised as one error of ours",
@@ -41,8 +41,8 @@ def test_no_module_is_longer_than_500_lines() -> None:
 
 
 def test_every_module_is_named_for_what_it_holds() -> None:
-    assert [name(path) for path in files() if path.suffix == ".py" and path.stem in NAMELESS] == []
-    assert [name(path) for path in package_modules() if path.parent.name in NAMELESS] == []
+    assert [name(path) for path in files() if path.suffix == ".py" and path.stem in VAGUE_NAMES] == []
+    assert [name(path) for path in package_modules() if path.parent.name in VAGUE_NAMES] == []
 
 
 def test_the_domain_reads_no_clock_and_does_no_io() -> None:
@@ -59,13 +59,13 @@ def test_every_promise_of_a_port_is_written_down() -> None:
         if isinstance(node, ast.ClassDef) and "Protocol" in {ast.unparse(base).split("[")[0] for base in node.bases}
     ]
     assert protocols
-    silent = [
+    undocumented = [
         f"{name(path)}: {protocol.name}.{method.name}"
         for path, protocol in protocols
         for method in protocol.body
         if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and not ast.get_docstring(method)
     ]
-    assert silent == []
+    assert undocumented == []
 
 
 def test_no_two_public_classes_share_a_name() -> None:
@@ -78,20 +78,20 @@ def test_no_two_public_classes_share_a_name() -> None:
     assert {found: places for found, places in defined.items() if len(places) > 1} == {}
 
 
-def test_only_one_helper_starts_tasks_outside_of_a_task_group() -> None:
+def test_only_one_helper_starts_tasks_outside_a_task_group() -> None:
     assert [place for path in package_modules() for place in _loose_tasks(path)] == ["concurrency.py::start_background"]
 
 
-def test_an_error_of_any_kind_is_swallowed_only_where_there_is_a_reason() -> None:
-    assert sorted(place for path in package_modules() for place in _broad_handlers(path)) == sorted(BROAD)
+def test_broad_exception_handlers_are_listed_with_a_reason() -> None:
+    assert sorted(place for path in package_modules() for place in _broad_handlers(path)) == sorted(BROAD_HANDLERS)
 
 
 def _impurities(path: Path) -> Iterator[str]:
     for node in ast.walk(tree(path)):
         match node:
             case ast.Import(names=names):
-                yield from (alias.name for alias in names if alias.name.split(".")[0] in IMPURE)
-            case ast.ImportFrom(module=str(module)) if module.split(".")[0] in IMPURE:
+                yield from (alias.name for alias in names if alias.name.split(".")[0] in IMPURE_MODULES)
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] in IMPURE_MODULES:
                 yield module
             case ast.Attribute(attr="now" | "utcnow" | "today"):
                 yield ast.unparse(node)

@@ -22,17 +22,17 @@ STATEMENT: Final = re.compile(
     re.DOTALL,
 )
 
-# Module (a pattern), what its strings may begin with, and why that is no SQL that a reader would look for.
+# Module (a pattern), what its strings may begin with, and why that SQL may stand outside `.sql` files.
 ALLOWED: Final = [
     (
         "store/sqlite/*.py",
         r"BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE|PRAGMA",
-        "opening a connection and the borders of a transaction have no rows to map",
+        "opening a connection and starting or ending a transaction map no rows",
     ),
     (
         "bus/postgres.py",
         r"SELECT pg_notify",
-        "a wake-up is no data",
+        "a wake-up reads and writes no rows",
     ),
 ]
 
@@ -82,11 +82,11 @@ def test_a_statement_is_recognised(text: str) -> None:
         "SELECT",
     ],
 )
-def test_prose_and_names_are_no_statements(text: str) -> None:
+def test_prose_and_names_are_not_statements(text: str) -> None:
     assert not STATEMENT.search(text)
 
 
-def test_a_statement_in_pieces_is_seen_whole() -> None:
+def test_an_f_string_is_checked_as_a_whole() -> None:
     ((_, text),) = _strings(ast.parse("x = f'SELECT {columns} FROM {table}'"))
     assert STATEMENT.search(text)
 

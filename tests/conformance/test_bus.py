@@ -16,7 +16,7 @@ from tests.hints import hints_of
 from tests.schemas import fetch
 from tests.support.postgres import PostgresServer
 
-PATIENCE: Final = 30.0
+TIMEOUT_SECONDS: Final = 30.0
 SPACE: Final = SpaceId("acme")
 
 Pair: TypeAlias = tuple[Bus, Bus]
@@ -30,7 +30,7 @@ def about(*names: object) -> WakeHint:
 async def heard(hints: AsyncIterator[WakeHint], until: Callable[[WakeHint], bool]) -> WakeHint:
     """Merge hints until they include the expected one."""
     wake = WakeHint()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not until(wake):
             wake |= await anext(hints)
     return wake
@@ -220,10 +220,10 @@ async def test_publish_does_not_fail_without_a_server(own_postgres: PostgresServ
 
 async def test_a_bus_opens_and_closes_while_there_is_no_server(own_postgres: PostgresServer) -> None:
     await own_postgres.stop()
-    async with asyncio.timeout(PATIENCE), open_bus(own_postgres.url()) as bus, hints_of(bus) as hints:
+    async with asyncio.timeout(TIMEOUT_SECONDS), open_bus(own_postgres.url()) as bus, hints_of(bus) as hints:
         bus.publish(about("a"))
         assert await anext(hints) == about("a")
         await own_postgres.start()
         await heard(hints, everything)
-    async with asyncio.timeout(PATIENCE), open_bus(own_postgres.url()):
+    async with asyncio.timeout(TIMEOUT_SECONDS), open_bus(own_postgres.url()):
         pass

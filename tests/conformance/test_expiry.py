@@ -34,7 +34,7 @@ from tests.conformance.run_builders import (
 )
 
 MILLISECOND = timedelta(milliseconds=1)
-LONGEST = timedelta(milliseconds=MAX_BACKOFF_MS)
+MAX_BACKOFF = timedelta(milliseconds=MAX_BACKOFF_MS)
 
 
 async def die(store: Store, clock: HeldClock, *, cap: int = 5) -> Lease:
@@ -42,7 +42,7 @@ async def die(store: Store, clock: HeldClock, *, cap: int = 5) -> Lease:
     lease = await claim(store)
     clock.tick(MINUTE)
     assert await store.leases.expire(cap=cap) == [lease.run_id]
-    clock.tick(LONGEST)
+    clock.tick(MAX_BACKOFF)
     return lease
 
 
@@ -202,6 +202,6 @@ async def test_concurrent_expiries_requeue_each_run_once(store: Store, clock: He
     clock.tick(MINUTE)
     taken = await asyncio.gather(*(store.leases.expire() for _ in range(4)))
     assert sorted(run for runs in taken for run in runs) == sorted(lease.run_id for lease in held)
-    clock.tick(LONGEST)
+    clock.tick(MAX_BACKOFF)
     again = await store.leases.claim(FIRST, lease=MINUTE, limit=100)
     assert {lease.run.attempt for lease in again} == {2}

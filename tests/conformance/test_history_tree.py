@@ -17,7 +17,7 @@ from tests.conformance.conftest import SPACE
 from tests.conformance.conversations import base_on, claim_run, complete, create_run, ended_run, history_texts, texts
 
 DEEP = 300
-MOST_RUNS = 60
+MAX_RUNS = 60
 ACTIONS = ("make", "make", "make", "begin", "speak", "finish", "cancel", "let go")
 
 
@@ -100,7 +100,7 @@ class Tree:
     async def act(self, action: str, pick: int, count: int) -> None:
         live = [node for node in self.nodes if not node.ended]
         match action:
-            case "make" if len(self.nodes) < MOST_RUNS:
+            case "make" if len(self.nodes) < MAX_RUNS:
                 await self._make(pick, count)
             case "begin" if free := [node for node in live if node.begun and node.lease is None]:
                 node = free[pick % len(free)]

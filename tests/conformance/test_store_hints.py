@@ -41,7 +41,7 @@ from tests.conformance.run_builders import (
 )
 from tests.hints import hints_of
 
-PATIENCE: Final = 30.0
+TIMEOUT_SECONDS: Final = 30.0
 
 
 class Watched:
@@ -63,7 +63,7 @@ class Watched:
         return (await self._next()).grown
 
     async def _next(self) -> WakeHint:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await anext(self._hints)
 
 
@@ -254,7 +254,7 @@ async def test_a_hint_is_sent_only_after_its_change_is_visible(
     lease = await running(store, "a")
     async with open_bus(where) as bus, hints_of(bus) as hints:
         reading = open_store(where, bus=bus, clock=clock, read_only=True)
-        async with reading as reader, asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
+        async with reading as reader, asyncio.timeout(TIMEOUT_SECONDS), asyncio.TaskGroup() as tasks:
             if isinstance(where, str):
                 assert (await anext(hints)).everything
 

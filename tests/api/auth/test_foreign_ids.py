@@ -1,4 +1,4 @@
-"""Ids of another space, on every route that takes one: they look like ids of nothing."""
+"""Ids of another space on every route that takes one: they look like missing ids."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -20,23 +20,23 @@ BODIES: Final[Mapping[str, Json]] = {
     "update_plan_item": {"title": "x"},
     "respond_to_task": {"message": "x"},
 }
-NAMING: Final = ("thread_id", "run_id", "artifact_id", "file_id", "key_id", "task_id:str", "session_id")
+ID_PARAMETERS: Final = ("thread_id", "run_id", "artifact_id", "file_id", "key_id", "task_id:str", "session_id")
 ALIASES: Final = [request for request in REQUESTS if "{space_id" not in request[2]]
-WITH_ID: Final = [request for request in ALIASES if any(f"{{{name}" in request[2] for name in NAMING)]
+WITH_ID: Final = [request for request in ALIASES if any(f"{{{name}" in request[2] for name in ID_PARAMETERS)]
 LISTS: Final = [
     (name, path) for name, method, path in ALIASES if method == "GET" and "{" not in path and "sse" not in path
 ]
-ANYBODYS: Final = {"read_metrics", "read_settings", "read_version"}
+WITHOUT_SPACE: Final = {"read_metrics", "read_settings", "read_version"}
 
 
 @pytest.fixture(scope="module")
 async def foreign_ids(auth_site: AuthSite, globex_admin_key: str) -> dict[str, str]:
-    """Return the ids of what the other space has; all of it says so."""
+    """Return the ids of objects in the other space, each of which contains `MARK`."""
     secret = globex_admin_key
     thread = (await auth_site.post(secret, "/api/threads", {"title": MARK, "agent_type": "bot"}))["id"]
     run = (await auth_site.post(secret, f"/api/threads/{thread}/runs?wait=30", {"input": MARK, "tags": [MARK]}))["id"]
-    made = {"type": "doc", "title": MARK, "content": MARK}
-    artifact = (await auth_site.post(secret, f"/api/runs/{run}/artifacts", made))["id"]
+    artifact_body = {"type": "doc", "title": MARK, "content": MARK}
+    artifact = (await auth_site.post(secret, f"/api/runs/{run}/artifacts", artifact_body))["id"]
     await auth_site.post(secret, f"/api/threads/{thread}/tasks", {"title": MARK})
     file = (await auth_site.request(secret, "POST", f"/api/files?name={MARK}", content=MARK.encode())).json()["id"]
     task = (await auth_site.post(secret, "/agents/bot/task", {"input": MARK}, expect=202))["taskId"]
@@ -56,17 +56,17 @@ async def foreign_ids(auth_site: AuthSite, globex_admin_key: str) -> dict[str, s
 
 @pytest.fixture(scope="module")
 def globex_admin_key(auth_site: AuthSite) -> str:
-    """Return the key of the other space."""
+    """Return a key with scope `admin` for the space `globex`."""
     return auth_site.keys[f"{GLOBEX} admin"]
 
 
 @pytest.mark.parametrize(("name", "method", "path"), WITH_ID, ids=lambda value: str(value))
-async def test_an_id_of_another_space_looks_like_one_that_never_was(
+async def test_an_id_of_another_space_looks_like_a_missing_one(
     auth_site: AuthSite, foreign_ids: dict[str, str], name: str, method: str, path: str
 ) -> None:
     ids = {part: foreign_ids[part] for part in path.split("/") if part in foreign_ids}
-    found = await _asked(auth_site, name, method, _filled(path, ids))
-    missing = await _asked(auth_site, name, method, _filled(path, dict.fromkeys(ids, "1")))
+    found = await _request(auth_site, name, method, _with_ids(path, ids))
+    missing = await _request(auth_site, name, method, _with_ids(path, dict.fromkeys(ids, "1")))
     assert found[0] == missing[0] == 404
     assert MARK not in found[1]
     for part in ids:
@@ -78,23 +78,25 @@ async def test_an_id_of_another_space_looks_like_one_that_never_was(
 async def test_no_list_shows_anything_of_another_space(
     auth_site: AuthSite, foreign_ids: dict[str, str], name: str, path: str
 ) -> None:
-    status, shown = await _asked(auth_site, name, "GET", path)
-    assert status == 200 or name in ANYBODYS
-    assert MARK not in shown
-    assert not [value for value in foreign_ids.values() if len(value) > 1 and value in shown]
+    status, text = await _request(auth_site, name, "GET", path)
+    assert status == 200 or name in WITHOUT_SPACE
+    assert MARK not in text
+    assert not [value for value in foreign_ids.values() if len(value) > 1 and value in text]
 
 
-async def test_the_owner_sees_it_all(auth_site: AuthSite, foreign_ids: dict[str, str], globex_admin_key: str) -> None:
+async def test_the_owner_sees_its_objects(
+    auth_site: AuthSite, foreign_ids: dict[str, str], globex_admin_key: str
+) -> None:
     for path in ("/api/threads", "/api/runs", "/api/artifacts", "/api/files", "/tasks", "/sessions", "/api/keys"):
         assert MARK in (await auth_site.request(globex_admin_key, "GET", path)).text, path
 
 
-async def _asked(auth_site: AuthSite, name: str, method: str, path: str) -> tuple[int, str]:
+async def _request(auth_site: AuthSite, name: str, method: str, path: str) -> tuple[int, str]:
     body = {"json": BODIES[name]} if name in BODIES else {}
     headers = bearer(auth_site.keys[f"{ACME} admin"])
     async with auth_site.site.client.stream(method, path, headers=headers, **body) as response:
         return response.status_code, (await response.aread()).decode()
 
 
-def _filled(path: str, ids: Mapping[str, str]) -> str:
+def _with_ids(path: str, ids: Mapping[str, str]) -> str:
     return "/".join(ids.get(part, "x" if part.startswith("{") else part) for part in path.split("/"))

@@ -1,4 +1,4 @@
-"""Keys: made, listed and revoked by those who have as much themselves."""
+"""Creating, listing and revoking API keys."""
 
 from pathlib import Path
 
@@ -10,47 +10,47 @@ from tests.api.site import serve_with_auth
 from tests.scenario.agents.workshop import Workshop
 
 
-async def test_without_any_key_everybody_on_this_machine_may_come_in_and_with_the_first_nobody_without(
+async def test_keys_are_required_once_the_first_one_exists(
     tmp_path: Path,
 ) -> None:
     async with serve_with_auth(write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))) as site:
         await site.get("/api/threads")
         response = await site.request("GET", "/v1/models", headers={"Authorization": "Bearer none needed"})
         assert response.status_code == 200
-        made = await site.post("/api/keys", {"name": "first", "scope": "admin", "every_space": True})
+        created = await site.post("/api/keys", {"name": "first", "scope": "admin", "every_space": True})
         refused = await site.request("GET", "/api/threads")
         assert check_status(refused, 401)["error"]["code"] == "UNAUTHENTICATED"
         assert refused.headers["www-authenticate"] == "Bearer"
-        auth_site = AuthSite(site, made["secret"])
+        auth_site = AuthSite(site, created["secret"])
         await auth_site.get(auth_site.root, "/api/threads")
-        check_status(await auth_site.request(auth_site.root, "DELETE", f"/api/keys/{made['id']}"), 200)
+        check_status(await auth_site.request(auth_site.root, "DELETE", f"/api/keys/{created['id']}"), 200)
         assert (await auth_site.request(auth_site.root, "GET", "/api/threads")).status_code == 401
-        await site.get("/api/threads", expect=401)  # the last key does not open the door when it goes
+        await site.get("/api/threads", expect=401)  # keys stay required after the last one is revoked
 
 
-async def test_where_others_can_come_everybody_needs_a_key_from_the_start(tmp_path: Path) -> None:
+async def test_a_server_can_require_keys_from_the_start(tmp_path: Path) -> None:
     workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with serve_with_auth(workshop, require_key=True) as site:
         await site.get("/api/threads", expect=401)
 
 
 @pytest.mark.parametrize("path", ["/health", "/ready", "/openapi.json"])
-async def test_what_shows_nothing_of_any_space_needs_no_key(auth_site: AuthSite, path: str) -> None:
+async def test_public_routes_need_no_key(auth_site: AuthSite, path: str) -> None:
     assert (await auth_site.request(None, "GET", path)).status_code == 200
 
 
-async def test_a_secret_is_shown_once_and_only_its_hash_is_kept(auth_site: AuthSite, tmp_path: Path) -> None:
-    made = await auth_site.key("run", ACME, name="once")
+async def test_a_secret_is_shown_once_and_only_its_hash_is_stored(auth_site: AuthSite, tmp_path: Path) -> None:
+    created = await auth_site.key("run", ACME, name="once")
     listed = await auth_site.get(auth_site.root, "/api/keys")
-    (found,) = [key for key in listed["items"] if key["id"] == made["id"]]
-    assert found == {name: value for name, value in made.items() if name != "secret"}
-    secret = made["secret"].rpartition("_")[2].encode()
+    (found,) = [key for key in listed["items"] if key["id"] == created["id"]]
+    assert found == {name: value for name, value in created.items() if name != "secret"}
+    secret = created["secret"].rpartition("_")[2].encode()
     for file in auth_site.site.workshop.folder.parent.rglob("holdfast.db*"):
         assert secret not in file.read_bytes()
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "authorization",
     [
         "",
         "Bearer",
@@ -64,15 +64,13 @@ async def test_a_secret_is_shown_once_and_only_its_hash_is_kept(auth_site: AuthS
         "Bearer eyJhbGciOiJub25lIn0.e30.",
     ],
 )
-async def test_what_is_no_key_opens_nothing(auth_site: AuthSite, acme_key: str, sent: str) -> None:
-    value = sent.format(secret=acme_key, half=acme_key[:-1]).encode("latin-1")
+async def test_an_invalid_key_is_refused(auth_site: AuthSite, acme_key: str, authorization: str) -> None:
+    value = authorization.format(secret=acme_key, half=acme_key[:-1]).encode("latin-1")
     response = await auth_site.site.request("GET", "/api/threads", headers={b"Authorization": value})
     assert check_status(response, 401)["error"]["code"] == "UNAUTHENTICATED"
 
 
-async def test_one_key_does_not_open_with_the_secret_of_another(
-    auth_site: AuthSite, acme_key: str, globex_key: str
-) -> None:
+async def test_a_key_with_the_secret_of_another_is_refused(auth_site: AuthSite, acme_key: str, globex_key: str) -> None:
     mixed = acme_key[:36] + globex_key[36:]
     assert (await auth_site.request(mixed, "GET", "/api/threads")).status_code == 401
 
@@ -83,10 +81,10 @@ async def test_two_keys_at_once_are_refused(auth_site: AuthSite, acme_key: str, 
     assert check_status(response, 400)["error"]["code"] == "HEADER_REPEATED"
 
 
-async def test_an_admin_makes_keys_for_its_own_spaces_and_no_others(auth_site: AuthSite, globex_key: str) -> None:
-    made = await auth_site.key("admin", created_with=globex_key)
-    assert made["space_ids"] == [GLOBEX]
-    assert made["created_by"].startswith("key_")
+async def test_an_admin_creates_keys_for_its_own_spaces_only(auth_site: AuthSite, globex_key: str) -> None:
+    created = await auth_site.key("admin", created_with=globex_key)
+    assert created["space_ids"] == [GLOBEX]
+    assert created["created_by"].startswith("key_")
     for body, status, code in [
         ({"name": "x", "space_ids": [ACME]}, 404, "NOT_FOUND"),
         ({"name": "x", "space_ids": [GLOBEX, ACME]}, 404, "NOT_FOUND"),
@@ -104,7 +102,7 @@ async def test_an_admin_makes_keys_for_its_own_spaces_and_no_others(auth_site: A
         assert check_status(response, status)["error"]["code"] == code, body
 
 
-async def test_an_admin_sees_and_revokes_only_keys_that_open_nothing_else(auth_site: AuthSite, globex_key: str) -> None:
+async def test_an_admin_sees_and_revokes_only_keys_of_its_own_spaces(auth_site: AuthSite, globex_key: str) -> None:
     own, both = await auth_site.key("read", GLOBEX), await auth_site.key("read", GLOBEX, ACME)
     foreign = await auth_site.key("read", ACME)
     seen = {key["id"] for key in (await auth_site.get(globex_key, "/api/keys"))["items"]}
@@ -119,7 +117,7 @@ async def test_an_admin_sees_and_revokes_only_keys_that_open_nothing_else(auth_s
     await auth_site.get(both["secret"], "/api/threads")
 
 
-async def test_a_key_of_many_spaces_opens_each_of_them(auth_site: AuthSite) -> None:
+async def test_a_key_of_several_spaces_is_valid_in_each(auth_site: AuthSite) -> None:
     both = (await auth_site.key("read", GLOBEX, ACME))["secret"]
     for space in (ACME, GLOBEX):
         await auth_site.get(both, f"/api/spaces/{space}/threads")

@@ -1,4 +1,4 @@
-"""People who come with tokens of their issuer, a real one in the hands of these tests."""
+"""OpenID Connect tokens, signed by an issuer that the tests run."""
 
 import asyncio
 import json
@@ -38,45 +38,45 @@ from tests.api.site import serve_app, serve_with_auth
 from tests.scenario.agents.workshop import Workshop
 
 AUDIENCE: Final = "holdfast"
-ADMITTED: Final = [
+ADMISSION_RULES: Final = [
     AdmissionRule(claim="groups", value="bakers", scope=KeyScope.RUN, spaces=[SpaceId(ACME)]),
     AdmissionRule(claim="realm.roles", value="operator", scope=KeyScope.ADMIN, every_space=True),
     AdmissionRule(claim="tenanted", value="yes", scope=KeyScope.READ, spaces_from="tenants"),
 ]
 
 
-class Provider:
-    """An issuer: its keys, what it signs, and how often it was asked."""
+class StubIssuer:
+    """An OpenID Connect issuer: it has a signing key and counts requests."""
 
     def __init__(self) -> None:
         self.url = ""
         self.clock = HeldClock()
-        self.asked = 0
+        self.request_count = 0
         self.down = False
         self.changes: dict[str, Json] = {}
         self.rotate("first")
 
     def rotate(self, name: str) -> None:
-        """Exchange the key."""
+        """Replace the signing key."""
         self.key = jwk.ECKey.generate_key("P-256", {"kid": name, "use": "sig", "alg": "ES256"})
 
     def token(self, *, key: Any = None, alg: str = "ES256", kid: str | None = None, **claims: Json) -> str:
-        """Sign something; what is null is left out."""
+        """Sign a token; claims that are `None` are left out."""
         now = self.clock.now() // 1000
-        usual: dict[str, Json] = {
+        defaults: dict[str, Json] = {
             "iss": self.url,
             "aud": AUDIENCE,
             "sub": "ann",
             "exp": now + 3600,
             "groups": ["bakers"],
         }
-        said = {name: value for name, value in (usual | claims).items() if value is not None}
+        payload = {name: value for name, value in (defaults | claims).items() if value is not None}
         header = {"alg": alg, "kid": kid or self.key.kid}
-        return jwt.encode(header, said, key or self.key, algorithms=[alg])
+        return jwt.encode(header, payload, key or self.key, algorithms=[alg])
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Answer like an issuer."""
-        self.asked += 1
+        """Serve the configuration and the keys."""
+        self.request_count += 1
         configuration = {"issuer": self.url, "jwks_uri": f"{self.url}/keys"} | self.changes
         keys = jwk.KeySet([self.key]).as_dict(private=False)
         body = json.dumps(configuration if "well-known" in scope["path"] else keys).encode()
@@ -84,64 +84,66 @@ class Provider:
         await send({"type": "http.response.body", "body": body})
 
 
-class Watch:
-    """A clock that counts seconds."""
+class FakeMonotonic:
+    """A monotonic clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
 
     def __call__(self) -> float:
-        """Return how many there were."""
+        """Return the current time in seconds."""
         return self.now
 
 
 @asynccontextmanager
-async def issuing() -> AsyncIterator[Provider]:
-    """Yield an issuer that is up."""
-    provider = Provider()
-    async with serve_app(HostOriginMiddleware(provider)) as url:
-        provider.url = url
-        yield provider
+async def run_issuer() -> AsyncIterator[StubIssuer]:
+    """Run an issuer while the block runs."""
+    issuer = StubIssuer()
+    async with serve_app(HostOriginMiddleware(issuer)) as url:
+        issuer.url = url
+        yield issuer
 
 
 @pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with issuing() as up:
-        yield up
+async def issuer() -> AsyncIterator[StubIssuer]:
+    async with run_issuer() as issuer:
+        yield issuer
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch()
+def monotonic() -> FakeMonotonic:
+    return FakeMonotonic()
 
 
 @pytest.fixture
-def tokens(provider: Provider, watch: Watch) -> OidcAuthenticator:
-    return tokens_of(provider, watch)
+def authenticator(issuer: StubIssuer, monotonic: FakeMonotonic) -> OidcAuthenticator:
+    return make_authenticator(issuer, monotonic)
 
 
-def tokens_of(provider: Provider, watch: Watch) -> OidcAuthenticator:
-    settings = OidcSettings(issuer=provider.url, audience=AUDIENCE, admit=ADMITTED)
-    return OidcAuthenticator(settings, Issuer(provider.url, monotonic=watch), provider.clock)
+def make_authenticator(issuer: StubIssuer, monotonic: FakeMonotonic) -> OidcAuthenticator:
+    settings = OidcSettings(issuer=issuer.url, audience=AUDIENCE, admit=ADMISSION_RULES)
+    return OidcAuthenticator(settings, Issuer(issuer.url, monotonic=monotonic), issuer.clock)
 
 
-async def test_a_token_says_who_somebody_is_and_the_admissions_what_they_may(
-    provider: Provider, tokens: OidcAuthenticator
+async def test_a_token_names_the_principal_and_the_rules_its_scope_and_spaces(
+    issuer: StubIssuer, authenticator: OidcAuthenticator
 ) -> None:
-    assert await tokens.authenticate(provider.token()) == Principal(
+    assert await authenticator.authenticate(issuer.token()) == Principal(
         name="oidc:ann", scope=KeyScope.RUN, space_ids=(SpaceId(ACME),)
     )
-    operator = await tokens.authenticate(provider.token(sub="eve", groups=None, realm={"roles": ["x", "operator"]}))
+    operator = await authenticator.authenticate(
+        issuer.token(sub="eve", groups=None, realm={"roles": ["x", "operator"]})
+    )
     assert operator == Principal(name="oidc:eve", scope=KeyScope.ADMIN, space_ids=None)
-    tenant = await tokens.authenticate(
-        provider.token(groups="none", tenanted="yes", tenants=["b", "a", "not a space!", 7])
+    tenant = await authenticator.authenticate(
+        issuer.token(groups="none", tenanted="yes", tenants=["b", "a", "not a space!", 7])
     )
     assert tenant == Principal(name="oidc:ann", scope=KeyScope.READ, space_ids=(SpaceId("b"), SpaceId("a")))
 
 
-async def test_the_first_admission_that_fits_counts(provider: Provider, tokens: OidcAuthenticator) -> None:
-    both = provider.token(groups=["bakers"], realm={"roles": ["operator"]})
-    assert (await tokens.authenticate(both)).scope is KeyScope.RUN
+async def test_the_first_matching_admission_rule_applies(issuer: StubIssuer, authenticator: OidcAuthenticator) -> None:
+    both = issuer.token(groups=["bakers"], realm={"roles": ["operator"]})
+    assert (await authenticator.authenticate(both)).scope is KeyScope.RUN
 
 
 @pytest.mark.parametrize(
@@ -157,11 +159,11 @@ async def test_the_first_admission_that_fits_counts(provider: Provider, tokens: 
         {"sub": "a\nb"},
     ],
 )
-async def test_who_is_not_admitted_is_told_so(
-    provider: Provider, tokens: OidcAuthenticator, claims: dict[str, Json]
+async def test_a_token_that_no_rule_admits_is_forbidden(
+    issuer: StubIssuer, authenticator: OidcAuthenticator, claims: dict[str, Json]
 ) -> None:
-    with pytest.raises(Forbidden, match="no rule admits you"):
-        await tokens.authenticate(provider.token(**claims))
+    with pytest.raises(Forbidden, match="your token is valid, but no rule admits you"):
+        await authenticator.authenticate(issuer.token(**claims))
 
 
 @pytest.mark.parametrize(
@@ -179,23 +181,23 @@ async def test_who_is_not_admitted_is_told_so(
         {"nbf": 9_999_999_999},
     ],
 )
-async def test_a_token_that_is_for_something_else_opens_nothing(
-    provider: Provider, tokens: OidcAuthenticator, claims: dict[str, Json]
+async def test_a_token_with_invalid_claims_is_refused(
+    issuer: StubIssuer, authenticator: OidcAuthenticator, claims: dict[str, Json]
 ) -> None:
     with pytest.raises(Unauthenticated):
-        await tokens.authenticate(provider.token(**claims))
+        await authenticator.authenticate(issuer.token(**claims))
 
 
-async def test_a_token_that_the_issuer_did_not_sign_opens_nothing(
-    provider: Provider, tokens: OidcAuthenticator
+async def test_a_token_that_the_issuer_did_not_sign_is_refused(
+    issuer: StubIssuer, authenticator: OidcAuthenticator
 ) -> None:
-    good = provider.token()
+    good = issuer.token()
     stranger = jwk.ECKey.generate_key("P-256", {"kid": "first"})
     shared = jwk.OctKey.import_key("a secret that the server might share with its issuer")
     head, body, signature = good.split(".")
-    for forged in (
-        provider.token(key=stranger),
-        provider.token(key=shared, alg="HS256"),
+    for token in (
+        issuer.token(key=stranger),
+        issuer.token(key=shared, alg="HS256"),
         f"{head}.{body}.",
         f"{head}.{body}.{signature[:-4]}AAAA",
         f"{head}.{body}",
@@ -206,101 +208,101 @@ async def test_a_token_that_the_issuer_did_not_sign_opens_nothing(
         good + "x" * 20_000,
     ):
         with pytest.raises(Unauthenticated):
-            await tokens.authenticate(forged)
-    assert (await tokens.authenticate(good)).name == "oidc:ann"
+            await authenticator.authenticate(token)
+    assert (await authenticator.authenticate(good)).name == "oidc:ann"
 
 
-async def test_the_keys_are_asked_for_once_in_a_while(
-    provider: Provider, tokens: OidcAuthenticator, watch: Watch
+async def test_the_keys_of_the_issuer_are_cached(
+    issuer: StubIssuer, authenticator: OidcAuthenticator, monotonic: FakeMonotonic
 ) -> None:
-    await asyncio.gather(*(tokens.authenticate(provider.token(sub=str(number))) for number in range(20)))
-    assert provider.asked == 2  # where they are, and what they are
-    watch.now += ISSUER_KEYS_TTL_SECONDS
-    await tokens.authenticate(provider.token(sub="later"))
-    assert provider.asked == 4
+    await asyncio.gather(*(authenticator.authenticate(issuer.token(sub=str(number))) for number in range(20)))
+    assert issuer.request_count == 2  # one for the configuration, one for the keys
+    monotonic.now += ISSUER_KEYS_TTL_SECONDS
+    await authenticator.authenticate(issuer.token(sub="later"))
+    assert issuer.request_count == 4
 
 
-async def test_a_new_key_of_the_issuer_is_found_and_an_old_one_forgotten(
-    provider: Provider, tokens: OidcAuthenticator, watch: Watch
+async def test_a_rotated_key_of_the_issuer_replaces_the_old_one(
+    issuer: StubIssuer, authenticator: OidcAuthenticator, monotonic: FakeMonotonic
 ) -> None:
-    old, stale = provider.token(sub="old"), provider.token(sub="stale")
-    await tokens.authenticate(old)
-    provider.rotate("second")
-    watch.now += MIN_REFRESH_INTERVAL_SECONDS
-    assert (await tokens.authenticate(provider.token(sub="new"))).name == "oidc:new"
+    old, stale = issuer.token(sub="old"), issuer.token(sub="stale")
+    await authenticator.authenticate(old)
+    issuer.rotate("second")
+    monotonic.now += MIN_REFRESH_INTERVAL_SECONDS
+    assert (await authenticator.authenticate(issuer.token(sub="new"))).name == "oidc:new"
     with pytest.raises(Unauthenticated, match="a key that its issuer does not have"):
-        await tokens.authenticate(stale)
+        await authenticator.authenticate(stale)
 
 
-async def test_a_stranger_cannot_make_the_server_ask_again_and_again(
-    provider: Provider, tokens: OidcAuthenticator, watch: Watch
+async def test_unknown_key_ids_do_not_cause_repeated_requests_to_the_issuer(
+    issuer: StubIssuer, authenticator: OidcAuthenticator, monotonic: FakeMonotonic
 ) -> None:
-    await tokens.authenticate(provider.token())
+    await authenticator.authenticate(issuer.token())
     for number in range(10):
         with pytest.raises(Unauthenticated):
-            await tokens.authenticate(provider.token(kid=f"made-up-{number}"))
-    assert provider.asked == 2
+            await authenticator.authenticate(issuer.token(kid=f"made-up-{number}"))
+    assert issuer.request_count == 2
 
 
-async def test_a_token_is_believed_until_it_expires(provider: Provider, tokens: OidcAuthenticator) -> None:
-    token = provider.token(exp=provider.clock.now() // 1000 + 10)
-    await tokens.authenticate(token)
-    provider.clock.tick(timedelta(seconds=10 + CLOCK_LEEWAY_SECONDS))
+async def test_a_token_is_valid_until_it_expires(issuer: StubIssuer, authenticator: OidcAuthenticator) -> None:
+    token = issuer.token(exp=issuer.clock.now() // 1000 + 10)
+    await authenticator.authenticate(token)
+    issuer.clock.tick(timedelta(seconds=10 + CLOCK_LEEWAY_SECONDS))
     with pytest.raises(Unauthenticated, match="it has expired"):
-        await tokens.authenticate(token)
+        await authenticator.authenticate(token)
 
 
-async def test_a_token_that_was_checked_is_checked_again_after_a_while(
-    provider: Provider, tokens: OidcAuthenticator, watch: Watch
+async def test_a_cached_token_is_checked_again_after_a_while(
+    issuer: StubIssuer, authenticator: OidcAuthenticator, monotonic: FakeMonotonic
 ) -> None:
-    token = provider.token()
-    await tokens.authenticate(token)
-    provider.rotate("second")
-    watch.now += ISSUER_KEYS_TTL_SECONDS
-    await tokens.authenticate(token)
-    provider.clock.tick(timedelta(seconds=TOKEN_CACHE_SECONDS))
+    token = issuer.token()
+    await authenticator.authenticate(token)
+    issuer.rotate("second")
+    monotonic.now += ISSUER_KEYS_TTL_SECONDS
+    await authenticator.authenticate(token)
+    issuer.clock.tick(timedelta(seconds=TOKEN_CACHE_SECONDS))
     with pytest.raises(Unauthenticated):
-        await tokens.authenticate(token)
+        await authenticator.authenticate(token)
 
 
-async def test_an_issuer_that_is_down_is_no_reason_to_refuse_what_is_known(
-    provider: Provider, tokens: OidcAuthenticator, watch: Watch
+async def test_cached_keys_are_used_while_the_issuer_is_down(
+    issuer: StubIssuer, authenticator: OidcAuthenticator, monotonic: FakeMonotonic
 ) -> None:
-    await tokens.authenticate(provider.token())
-    provider.down = True
-    watch.now += ISSUER_KEYS_TTL_SECONDS
-    assert (await tokens.authenticate(provider.token(sub="bob"))).name == "oidc:bob"
+    await authenticator.authenticate(issuer.token())
+    issuer.down = True
+    monotonic.now += ISSUER_KEYS_TTL_SECONDS
+    assert (await authenticator.authenticate(issuer.token(sub="bob"))).name == "oidc:bob"
 
 
-async def test_an_issuer_that_was_never_there_is_said_to_be_unavailable(provider: Provider, watch: Watch) -> None:
-    provider.down = True
+async def test_an_issuer_that_fails_is_reported_as_unavailable(issuer: StubIssuer, monotonic: FakeMonotonic) -> None:
+    issuer.down = True
     with pytest.raises(Unavailable, match="responds with 503"):
-        await tokens_of(provider, watch).authenticate(provider.token())
+        await make_authenticator(issuer, monotonic).authenticate(issuer.token())
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"issuer": "https://other.example"}, "is named"),
         ({"jwks_uri": "http://other.example/keys"}, "does not begin with `https://`"),
-        ({"jwks_uri": 7}, "an invalid configuration"),
+        ({"jwks_uri": 7}, "sent an invalid configuration"),
     ],
 )
-async def test_an_issuer_that_says_strange_things_is_not_believed(
-    provider: Provider, watch: Watch, changes: dict[str, Json], said: str
+async def test_an_invalid_configuration_of_the_issuer_is_refused(
+    issuer: StubIssuer, monotonic: FakeMonotonic, changes: dict[str, Json], message: str
 ) -> None:
-    provider.changes = changes
-    with pytest.raises(Unavailable, match=said):
-        await tokens_of(provider, watch).authenticate(provider.token())
+    issuer.changes = changes
+    with pytest.raises(Unavailable, match=message):
+        await make_authenticator(issuer, monotonic).authenticate(issuer.token())
 
 
 @pytest.mark.parametrize("url", ["", "http://issuer.example", "ftp://localhost", "issuer", "http://[", "https://"])
-def test_what_can_be_no_issuer_is_refused(url: str) -> None:
+def test_an_invalid_issuer_url_is_refused(url: str) -> None:
     with pytest.raises(Invalid, match="is not a valid issuer"):
         Issuer(url)
 
 
-def test_an_admission_without_a_claim_is_for_everybody() -> None:
+def test_a_rule_without_a_claim_admits_every_token() -> None:
     settings = OidcSettings(
         issuer="https://x", audience="x", admit=[AdmissionRule(scope=KeyScope.READ, spaces=[SpaceId("a")])]
     )
@@ -310,7 +312,7 @@ def test_an_admission_without_a_claim_is_for_everybody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "is not JSON"),
         ("{}", "issuer"),
@@ -319,31 +321,31 @@ def test_an_admission_without_a_claim_is_for_everybody() -> None:
         ('{"issuer": "https://x", "audience": "x", "admit": [{"scope": "run", "clam": "x"}]}', "clam"),
     ],
 )
-def test_a_file_that_says_no_such_thing_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_settings_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "oidc.json").write_text(text)
-    with pytest.raises(Invalid, match=said):
+    with pytest.raises(Invalid, match=message):
         read_oidc_authenticator(tmp_path / "oidc.json")
     with pytest.raises(Invalid, match="cannot be read"):
         read_oidc_authenticator(tmp_path / "missing.json")
 
 
-async def test_somebody_with_a_token_is_let_in_like_somebody_with_a_key(tmp_path: Path) -> None:
-    async with issuing() as provider:
+async def test_a_token_is_accepted_like_a_key(tmp_path: Path) -> None:
+    async with run_issuer() as issuer:
         workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
-        authenticator = tokens_of(provider, Watch())
+        authenticator = make_authenticator(issuer, FakeMonotonic())
         async with serve_with_auth(workshop, oidc=authenticator) as site:
             await site.get("/api/threads", expect=401)
-            operator = provider.token(sub="eve", groups=None, realm={"roles": ["operator"]})
+            operator = issuer.token(sub="eve", groups=None, realm={"roles": ["operator"]})
             headers = {"Authorization": f"Bearer {operator}"}
             key = await site.post("/api/keys", {"name": "root", "scope": "admin", "every_space": True}, headers=headers)
             assert key["created_by"] == "oidc:eve"
             for space in (ACME, GLOBEX):
                 await site.post("/api/spaces", {"id": space}, headers=headers)
-            ann = {"Authorization": f"Bearer {provider.token()}"}
-            thread = await site.post("/api/threads", {"agent_type": "bot"}, headers=ann)
+            ann_headers = {"Authorization": f"Bearer {issuer.token()}"}
+            thread = await site.post("/api/threads", {"agent_type": "bot"}, headers=ann_headers)
             assert (thread["space_id"], thread["created_by"]) == (ACME, "oidc:ann")
-            assert (await site.request("GET", f"/api/spaces/{GLOBEX}/threads", headers=ann)).status_code == 404
+            assert (await site.request("GET", f"/api/spaces/{GLOBEX}/threads", headers=ann_headers)).status_code == 404
             refused = await site.request("GET", "/api/threads", headers={"Authorization": "Bearer a.b.c"})
             assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
-            by_key = {"Authorization": f"Bearer {key['secret']}"}
-            assert (await site.request("GET", "/api/threads", headers=by_key)).status_code == 200
+            key_headers = {"Authorization": f"Bearer {key['secret']}"}
+            assert (await site.request("GET", "/api/threads", headers=key_headers)).status_code == 200

@@ -1,4 +1,4 @@
-"""How many runs of a space may wait."""
+"""The limit of queued runs in a space."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.api.site import TIMEOUT_SECONDS, eventually, serve_with_auth
 from tests.scenario.agents.workshop import Workshop
 
 
-async def test_a_space_whose_queue_is_full_takes_no_run_and_others_do(tmp_path: Path) -> None:
+async def test_a_space_with_a_full_queue_refuses_runs_and_others_accept_them(tmp_path: Path) -> None:
     workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with serve_with_auth(workshop, max_queued_runs=2) as site:
         auth_site = await create_keys(site)
@@ -23,11 +23,11 @@ async def test_a_space_whose_queue_is_full_takes_no_run_and_others_do(tmp_path: 
         ]
         first = (await auth_site.post(acme_key, f"/api/threads/{threads[0]}/runs", {"input": "go"}))["id"]
 
-        async def at_work() -> bool:
+        async def is_running() -> bool:
             return bool((await auth_site.get(acme_key, f"/api/runs/{first}"))["status"] == "running")
 
-        await eventually(at_work)
-        for _ in range(2):  # they wait for the first
+        await eventually(is_running)
+        for _ in range(2):  # queued behind the first
             await auth_site.post(acme_key, f"/api/threads/{threads[0]}/runs", {"input": "go"})
         refused = await auth_site.request(acme_key, "POST", f"/api/threads/{threads[0]}/runs", json={"input": "go"})
         assert check_status(refused, 429)["error"]["code"] == "QUEUE_FULL"
@@ -43,5 +43,5 @@ async def test_a_space_whose_queue_is_full_takes_no_run_and_others_do(tmp_path: 
             for run in (await auth_site.get(key, "/api/runs"))["items"]:
                 assert run["space_id"] == space
                 await auth_site.request(key, "POST", f"/api/runs/{run['id']}/cancel")
-        again = (await auth_site.post(acme_key, f"/api/threads/{threads[0]}/runs", {"input": "go"}))["id"]
-        await auth_site.post(acme_key, f"/api/runs/{again}/cancel", expect=200)
+        accepted = (await auth_site.post(acme_key, f"/api/threads/{threads[0]}/runs", {"input": "go"}))["id"]
+        await auth_site.post(acme_key, f"/api/runs/{accepted}/cancel", expect=200)

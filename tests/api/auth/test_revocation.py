@@ -1,4 +1,4 @@
-"""A key that is revoked, or has expired, opens nothing: not the next request, and not what is open already."""
+"""Revoked and expired keys: new requests are refused, and open connections end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,11 +23,11 @@ from tests.api.site import TIMEOUT_SECONDS, Site, serve_with_auth
 from tests.scenario.agents.workshop import Workshop
 
 HOUR: Final = timedelta(hours=1)
-SAID: Final = {"id": "m", "role": "user", "content": "go"}
+USER_MESSAGE: Final = {"id": "m", "role": "user", "content": "go"}
 
 
-async def busy(auth_site: AuthSite, secret: str) -> str:
-    """Start a run that goes on until somebody ends it, and return its id."""
+async def start_stalled_run(auth_site: AuthSite, secret: str) -> str:
+    """Start a run that does not end by itself, and return its id."""
     thread = (await auth_site.post(secret, "/api/threads", {"agent_type": "staller"}))["id"]
     run: str = (await auth_site.post(secret, f"/api/threads/{thread}/runs", {"input": "go"}))["id"]
     return run
@@ -42,28 +42,28 @@ async def revoke(auth_site: AuthSite, key: Json) -> None:
 async def stream(
     auth_site: AuthSite, secret: str, path: str, body: Json = None
 ) -> AsyncIterator[Callable[[], Awaitable[str]]]:
-    """Open a stream, and yield what reads it to its end."""
-    method, sent = ("GET", {}) if body is None else ("POST", {"json": body})
+    """Open a stream, and yield a function that reads it to its end."""
+    method, options = ("GET", {}) if body is None else ("POST", {"json": body})
     headers = {**bearer(secret), "Accept": "text/event-stream"}
-    async with auth_site.site.client.stream(method, path, headers=headers, **sent) as response:
+    async with auth_site.site.client.stream(method, path, headers=headers, **options) as response:
         assert response.status_code == 200
         pieces = response.aiter_text()
-        begun = await anext(pieces)
+        first_piece = await anext(pieces)
 
         async def rest() -> str:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                return begun + "".join([piece async for piece in pieces])
+                return first_piece + "".join([piece async for piece in pieces])
 
         yield rest
 
 
-def socket(site: Site, secret: str | None, path: str) -> connect:
-    """Dial a socket with a key."""
+def open_socket(site: Site, secret: str | None, path: str) -> connect:
+    """Open a WebSocket with a key."""
     return connect(f"ws://{site.host}{path}", additional_headers=bearer(secret), proxy=None)
 
 
-async def closed(connection: ClientConnection) -> tuple[int, str]:
-    """Read a socket to its end, and return why it ended."""
+async def wait_until_closed(connection: ClientConnection) -> tuple[int, str]:
+    """Read a WebSocket to its end, and return its close code and reason."""
     with pytest.raises(ConnectionClosed) as caught:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while True:
@@ -72,7 +72,7 @@ async def closed(connection: ClientConnection) -> tuple[int, str]:
     return caught.value.rcvd.code, caught.value.rcvd.reason
 
 
-def test_a_key_that_is_revoked_elsewhere_and_what_it_has_open_are_over_within_a_second() -> None:
+def test_a_revocation_in_another_process_takes_effect_within_a_second() -> None:
     assert KEY_CACHE_SECONDS + RECHECK_INTERVAL_SECONDS < 1
 
 
@@ -84,13 +84,13 @@ async def test_a_revoked_key_is_refused_at_once_where_it_was_revoked(auth_site: 
 
 
 @pytest.mark.parametrize("path", ["/api/runs/{run}/sse", "/api/notifications/sse", "/api/spaces/acme/feed"])
-async def test_a_stream_ends_when_its_key_is_revoked_and_says_why(auth_site: AuthSite, path: str) -> None:
+async def test_a_stream_ends_with_a_reason_when_its_key_is_revoked(auth_site: AuthSite, path: str) -> None:
     key = await auth_site.key("run", ACME)
-    run = await busy(auth_site, key["secret"])
+    run = await start_stalled_run(auth_site, key["secret"])
     async with stream(auth_site, key["secret"], path.format(run=run)) as rest:
         await revoke(auth_site, key)
         assert (await rest()).endswith(": revoked: the key of this stream is no longer valid\n\n")
-    await auth_site.post(auth_site.root, f"/api/spaces/{ACME}/runs/{run}/cancel", expect=200)  # it went on
+    await auth_site.post(auth_site.root, f"/api/spaces/{ACME}/runs/{run}/cancel", expect=200)  # the run is still active
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,14 @@ async def test_a_stream_ends_when_its_key_is_revoked_and_says_why(auth_site: Aut
     [
         ("/v1/chat/completions", {"model": "staller", "messages": [{"role": "user", "content": "go"}], "stream": True}),
         ("/agents/staller/chat", {"message": "go"}),
-        ("/api/agents/staller/run", {"threadId": "cut", "runId": "cut", "messages": [SAID]}),
+        ("/api/agents/staller/run", {"threadId": "cut", "runId": "cut", "messages": [USER_MESSAGE]}),
         ("/api/threads/{thread}/runs", {"input": "go"}),
         ("/tasks/{task}/stream", None),
     ],
 )
-async def test_a_run_that_is_streamed_to_a_key_goes_on_without_it(auth_site: AuthSite, path: str, body: Json) -> None:
+async def test_a_run_continues_after_the_key_of_its_stream_is_revoked(
+    auth_site: AuthSite, path: str, body: Json
+) -> None:
     key = await auth_site.key("run", ACME)
     thread = (await auth_site.post(key["secret"], "/api/threads", {"agent_type": "staller"}))["id"]
     task = (await auth_site.post(key["secret"], "/agents/staller/task", {"input": "go"}, expect=202))["taskId"]
@@ -120,9 +122,9 @@ async def test_a_run_that_is_streamed_to_a_key_goes_on_without_it(auth_site: Aut
         await auth_site.post(auth_site.keys["acme run"], f"/api/runs/{run['id']}/cancel", expect=200)
 
 
-async def test_a_stream_of_a_key_that_stays_goes_on(auth_site: AuthSite, acme_key: str) -> None:
+async def test_a_stream_of_another_key_continues(auth_site: AuthSite, acme_key: str) -> None:
     key = await auth_site.key("run", ACME)
-    run = await busy(auth_site, acme_key)
+    run = await start_stalled_run(auth_site, acme_key)
     async with stream(auth_site, acme_key, f"/api/runs/{run}/sse") as rest:
         async with stream(auth_site, key["secret"], f"/api/runs/{run}/sse") as other:
             await revoke(auth_site, key)
@@ -134,31 +136,29 @@ async def test_a_stream_of_a_key_that_stays_goes_on(auth_site: AuthSite, acme_ke
 @pytest.mark.parametrize("path", ["/api/runs/{run}/ws", "/ws"])
 async def test_a_socket_is_closed_when_its_key_is_revoked(auth_site: AuthSite, path: str) -> None:
     key = await auth_site.key("run", ACME)
-    run = await busy(auth_site, key["secret"])
-    async with socket(auth_site.site, key["secret"], path.format(run=run)) as connection:
+    run = await start_stalled_run(auth_site, key["secret"])
+    async with open_socket(auth_site.site, key["secret"], path.format(run=run)) as connection:
         await revoke(auth_site, key)
-        assert await closed(connection) == (4401, "the key of this socket is no longer valid")
+        assert await wait_until_closed(connection) == (4401, "the key of this socket is no longer valid")
     await auth_site.post(auth_site.root, f"/api/spaces/{ACME}/runs/{run}/cancel", expect=200)
 
 
 @pytest.mark.parametrize("path", ["/api/runs/{run}/ws", "/ws", "/api/spaces/acme/runs/{run}/ws"])
-async def test_a_socket_needs_a_key_of_its_space_like_everything_else(
-    auth_site: AuthSite, acme_key: str, path: str
-) -> None:
-    run = await busy(auth_site, acme_key)
+async def test_a_socket_needs_a_key_of_its_space(auth_site: AuthSite, acme_key: str, path: str) -> None:
+    run = await start_stalled_run(auth_site, acme_key)
     for secret, status in ((None, 401), ("hf_wrong", 401)):
         with pytest.raises(InvalidStatus) as caught:
-            await socket(auth_site.site, secret, path.format(run=run))
+            await open_socket(auth_site.site, secret, path.format(run=run))
         assert caught.value.response.status_code == status
         assert b"UNAUTHENTICATED" in (caught.value.response.body or b"")
     if "{run}" in path:
         with pytest.raises(InvalidStatus) as caught:
-            await socket(auth_site.site, auth_site.keys["globex admin"], path.format(run=run))
+            await open_socket(auth_site.site, auth_site.keys["globex admin"], path.format(run=run))
         assert caught.value.response.status_code == 404
     await auth_site.post(acme_key, f"/api/runs/{run}/cancel", expect=200)
 
 
-async def test_who_waits_for_a_run_is_told_that_the_key_is_gone(auth_site: AuthSite) -> None:
+async def test_a_waiting_request_gets_401_when_its_key_is_revoked(auth_site: AuthSite) -> None:
     key = await auth_site.key("run", ACME)
     thread = (await auth_site.post(key["secret"], "/api/threads", {"agent_type": "staller"}))["id"]
     path = f"/api/threads/{thread}/runs?wait=300"
@@ -171,7 +171,7 @@ async def test_who_waits_for_a_run_is_told_that_the_key_is_gone(auth_site: AuthS
     await auth_site.post(auth_site.root, f"/api/spaces/{ACME}/runs/{runs[0]['id']}/cancel", expect=200)
 
 
-async def test_a_key_that_expires_is_refused_and_cut_off(tmp_path: Path) -> None:
+async def test_an_expired_key_is_refused_and_its_stream_ends(tmp_path: Path) -> None:
     clock = HeldClock()
     workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with serve_with_auth(workshop, clock=clock) as site:
@@ -184,7 +184,7 @@ async def test_a_key_that_expires_is_refused_and_cut_off(tmp_path: Path) -> None
         assert (await auth_site.request(key["secret"], "GET", "/api/threads")).status_code == 401
 
 
-async def test_a_key_that_another_process_revokes_is_refused_and_cut_off(
+async def test_a_key_revoked_in_another_process_is_refused_and_its_stream_ends(
     tmp_path: Path, new_database: NewDatabase
 ) -> None:
     url = await new_database()
@@ -194,23 +194,23 @@ async def test_a_key_that_another_process_revokes_is_refused_and_cut_off(
     ):
         await two.get("/api/threads")
         auth_site = await create_keys(one)
-        elsewhere = AuthSite(two, auth_site.root)
+        other_site = AuthSite(two, auth_site.root)
         key = await auth_site.key("run", ACME)
-        async with stream(elsewhere, key["secret"], "/api/notifications/sse") as rest:
+        async with stream(other_site, key["secret"], "/api/notifications/sse") as rest:
             await revoke(auth_site, key)
             assert (await rest()).endswith("is no longer valid\n\n")
-        assert (await elsewhere.request(key["secret"], "GET", "/api/threads")).status_code == 401
-        assert (await elsewhere.request(None, "GET", "/api/threads")).status_code == 401
+        assert (await other_site.request(key["secret"], "GET", "/api/threads")).status_code == 401
+        assert (await other_site.request(None, "GET", "/api/threads")).status_code == 401
 
 
-async def test_what_was_opened_without_a_key_ends_when_there_is_one(tmp_path: Path) -> None:
+async def test_connections_opened_without_a_key_end_when_the_first_key_is_created(tmp_path: Path) -> None:
     workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with serve_with_auth(workshop) as site:
-        early = AuthSite(site, "")
+        open_site = AuthSite(site, "")
         async with (
-            stream(early, "none needed", "/api/notifications/sse") as rest,
-            socket(site, None, "/ws") as connection,
+            stream(open_site, "none needed", "/api/notifications/sse") as rest,
+            open_socket(site, None, "/ws") as connection,
         ):
             await create_keys(site)
             assert (await rest()).endswith("is no longer valid\n\n")
-            assert (await closed(connection))[0] == 4401
+            assert (await wait_until_closed(connection))[0] == 4401

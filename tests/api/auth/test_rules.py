@@ -1,4 +1,4 @@
-"""Every route needs something, and says no to those who have less."""
+"""Every route has a rule, and refuses keys with less."""
 
 import json
 from typing import Final
@@ -16,7 +16,7 @@ from holdfast.domain.ids import SpaceId
 from holdfast.domain.space import Scope
 from tests.api.auth.conftest import ACME, GLOBEX, AuthSite, bearer, check_status
 
-ALL: Final = (*ROUTES, *SOCKETS, read_openapi)
+ALL_ROUTES: Final = (*ROUTES, *SOCKETS, read_openapi)
 REQUESTS: Final = sorted(
     (route.handler_name, str(method), path)
     for route in ROUTES
@@ -24,71 +24,78 @@ REQUESTS: Final = sorted(
     for method in route.http_methods
     for path in route.paths
 )
-NAMED: Final = [request for request in REQUESTS if "{space_id" in request[2]]
+WITH_SPACE: Final = [request for request in REQUESTS if "{space_id" in request[2]]
 
 
-def test_no_route_is_without_a_rule_and_no_rule_without_a_route() -> None:
-    assert {route.handler_name for route in (*with_head_and_options(ROUTES), *ALL)} == {*ROUTE_RULES, *PUBLIC_ROUTES}
+def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
+    assert {route.handler_name for route in (*with_head_and_options(ROUTES), *ALL_ROUTES)} == {
+        *ROUTE_RULES,
+        *PUBLIC_ROUTES,
+    }
 
 
 def test_no_two_routes_share_a_name() -> None:
-    names = [route.handler_name for route in ALL]
+    names = [route.handler_name for route in ALL_ROUTES]
     assert len(names) == len(set(names))
 
 
-def test_what_changes_something_needs_more_than_to_read() -> None:
+def test_routes_that_change_something_need_more_than_read() -> None:
     for route in ROUTES:
         if isinstance(route, HTTPRouteHandler) and route.http_methods != {"GET"}:
             assert ROUTE_RULES[route.handler_name].scope.includes(Scope.RUN), route.handler_name
 
 
-def test_a_space_comes_only_from_the_path() -> None:
-    """The door checks what is called so, and nothing else."""
-    for route in ALL:
+def test_a_space_id_comes_only_from_the_path() -> None:
+    """The auth middleware checks the path parameter `space_id` and nothing else."""
+    for route in ALL_ROUTES:
         for name, field in route.parsed_fn_signature.parameters.items():
             assert (field.annotation is SpaceId) == (name == "space_id"), route.handler_name
 
 
-def test_the_app_of_a_server_has_no_route_that_is_not_in_the_table() -> None:
+def test_the_app_has_exactly_the_routes_of_the_rules() -> None:
     app: Litestar = create_app(UseCases(*[object()] * len(UseCases._fields)))  # type: ignore[arg-type]
     names = {handler.handler_name for handler in app.asgi_router.route_handler_index.values()}
     assert names - {"options_handler"} == {
         *ROUTE_RULES,
         *PUBLIC_ROUTES,
-    }  # that of the framework is for those who may do everything
+    }  # the handler of the framework needs full access
 
 
 @pytest.mark.parametrize(("name", "method", "path"), REQUESTS, ids=lambda value: str(value))
-async def test_a_route_is_for_keys_that_go_so_far(auth_site: AuthSite, name: str, method: str, path: str) -> None:
+async def test_a_route_refuses_keys_with_a_smaller_scope(
+    auth_site: AuthSite, name: str, method: str, path: str
+) -> None:
     rule = ROUTE_RULES[name]
-    assert (await auth_site.request(None, method, _filled(path, ACME))).status_code == 401
+    assert (await auth_site.request(None, method, _with_space(path, ACME))).status_code == 401
     for scope in Scope:
-        status, code = await _asked(auth_site, auth_site.keys[f"{ACME} {scope}"], method, _filled(path, "missing"))
+        status, code = await _status_and_code(
+            auth_site, auth_site.keys[f"{ACME} {scope}"], method, _with_space(path, "missing")
+        )
         if rule.everywhere or not scope.includes(rule.scope):
             assert (status, code) == (403, "FORBIDDEN")
         else:
             assert status not in (401, 403)
 
 
-@pytest.mark.parametrize(("name", "method", "path"), NAMED, ids=lambda value: str(value))
-async def test_a_key_of_another_space_finds_nothing(auth_site: AuthSite, name: str, method: str, path: str) -> None:
-    found = await auth_site.request(auth_site.keys[f"{ACME} admin"], method, _filled(path, GLOBEX))
-    missing = await auth_site.request(auth_site.keys[f"{ACME} admin"], method, _filled(path, "missing"))
-    assert check_status(found, 404)["error"]["message"] == f"there is no space `{GLOBEX}`"
-    assert found.content.replace(GLOBEX.encode(), b"missing") == missing.content
+@pytest.mark.parametrize(("name", "method", "path"), WITH_SPACE, ids=lambda value: str(value))
+async def test_a_foreign_space_looks_like_a_missing_one(auth_site: AuthSite, name: str, method: str, path: str) -> None:
+    foreign = await auth_site.request(auth_site.keys[f"{ACME} admin"], method, _with_space(path, GLOBEX))
+    missing = await auth_site.request(auth_site.keys[f"{ACME} admin"], method, _with_space(path, "missing"))
+    assert check_status(foreign, 404)["error"]["message"] == f"there is no space `{GLOBEX}`"
+    assert foreign.content.replace(GLOBEX.encode(), b"missing") == missing.content
 
 
-async def _asked(auth_site: AuthSite, secret: str, method: str, path: str) -> tuple[int, str | None]:
-    """Return how a request is answered, of a stream only that it begins."""
+async def _status_and_code(auth_site: AuthSite, secret: str, method: str, path: str) -> tuple[int, str | None]:
+    """Return the status and the error code of a response; do not read the body of a stream."""
     async with auth_site.site.client.stream(method, path, headers=bearer(secret)) as response:
         if response.status_code < 400:
             return response.status_code, None
         return response.status_code, json.loads(await response.aread())["error"]["code"]
 
 
-def _filled(path: str, space: str) -> str:
+def _with_space(path: str, space: str) -> str:
     parts = path.split("/")
-    named = {"{space_id:str}": space}
+    replacements = {"{space_id:str}": space}
     return "/".join(
-        named.get(part, "1" if part.endswith(":int}") else "x" if part[:1] == "{" else part) for part in parts
+        replacements.get(part, "1" if part.endswith(":int}") else "x" if part[:1] == "{" else part) for part in parts
     )

@@ -51,7 +51,7 @@ def test_nothing_of_another_space_is_visible(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_of_another_space_is_visible_wherever_one_looks(tmp_path: Path) -> None:
+def test_nothing_of_another_space_is_visible_to_a_thorough_run(tmp_path: Path) -> None:
     run_schemathesis(tmp_path, THOROUGH, *LONG_RUN_OPTIONS, seconds=3000)
 
 

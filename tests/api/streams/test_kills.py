@@ -1,4 +1,4 @@
-"""The server dies by SIGKILL: who follows loses nothing, and what it has answered is there."""
+"""A server killed with SIGKILL: readers lose no event, and everything it acknowledged exists."""
 
 import asyncio
 from contextlib import suppress
@@ -22,48 +22,48 @@ from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
 from tests.support.postgres import PostgresServer
 
 RUNS: Final = 8
-"""Each is followed over both transports."""
+"""Each run is followed over both transports."""
 KILLS: Final = {"sqlite": 5, "postgres": 1}
-LIVES: Final = 100
-"""Of each of two servers; a life lasts until its first answer."""
-TIMEOUT_SECONDS: Final = 300.0
-"""Seconds after which something hangs."""
+KILLS_PER_SERVER: Final = 100
+"""There are two servers; each is killed after every response."""
+KILLS_TIMEOUT_SECONDS: Final = 300.0
+"""Seconds after which a test counts as hanging."""
 
-Seen = list[tuple[int, bytes]]
+Events = list[tuple[int, bytes]]
 
 
 @pytest.mark.parametrize("backend", KILLS)
-async def test_16_readers_of_a_server_that_is_killed_see_every_event_once(
+async def test_16_readers_of_a_killed_server_see_every_event_once(
     backend: str, tmp_path: Path, postgres: PostgresServer
 ) -> None:
-    where = tmp_path / "holdfast.db" if backend == "sqlite" else await postgres.create_database("mortal")
-    workshop = _talkative(Workshop(tmp_path / "workspace", where))
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        async with serve_with_restarts(tmp_path, database=where, workers=RUNS, lease=2.0) as server:
+    database = tmp_path / "holdfast.db" if backend == "sqlite" else await postgres.create_database("restarts")
+    workshop = _write_long_agent(Workshop(tmp_path / "workspace", database))
+    async with asyncio.timeout(KILLS_TIMEOUT_SECONDS):
+        async with serve_with_restarts(tmp_path, database=database, workers=RUNS, lease=2.0) as server:
             runs = [await _start(server, number) for number in range(RUNS)]
-            seen: list[Seen] = [[] for _ in range(2 * RUNS)]
+            events: list[Events] = [[] for _ in range(2 * RUNS)]
             async with asyncio.TaskGroup() as tasks:
-                for run, by_sse, by_ws in zip(runs, seen[::2], seen[1::2], strict=True):
+                for run, by_sse, by_ws in zip(runs, events[::2], events[1::2], strict=True):
                     tasks.create_task(_follow_sse(server, run, by_sse))
                     tasks.create_task(_follow_ws(server, run, by_ws))
-                await _kill_now_and_then(server, seen, KILLS[backend])
+                await _kill_repeatedly(server, events, KILLS[backend])
         async with serve(workshop, workers=0) as site:
-            for run, by_sse, by_ws in zip(runs, seen[::2], seen[1::2], strict=True):
+            for run, by_sse, by_ws in zip(runs, events[::2], events[1::2], strict=True):
                 assert by_sse == by_ws == await site.log(run)
-                found = await site.store.runs.get(SPACE, run)
-                assert found.status is RunStatus.COMPLETED, found.error
+                run_row = await site.store.runs.get(SPACE, run)
+                assert run_row.status is RunStatus.COMPLETED, run_row.error
 
 
-async def test_after_200_kills_all_that_was_answered_is_there(tmp_path: Path) -> None:
-    async with asyncio.timeout(TIMEOUT_SECONDS), asyncio.TaskGroup() as tasks:
+async def test_after_200_kills_everything_acknowledged_exists(tmp_path: Path) -> None:
+    async with asyncio.timeout(KILLS_TIMEOUT_SECONDS), asyncio.TaskGroup() as tasks:
         for name in ("first", "second"):
             folder = tmp_path / name
             folder.mkdir()
-            tasks.create_task(_live_and_answer(folder))
+            tasks.create_task(_kill_after_each_response(folder))
 
 
-def _talkative(workshop: AgentWorkspace) -> AgentWorkspace:
-    """Write an agent that says much, in many steps."""
+def _write_long_agent(workshop: Workshop) -> Workshop:
+    """Write an agent that sends much text in many steps."""
     steps = [calling(call("log_write", message=f"{n}"), say="on I go " * 10, chunks=10, delay_ms=3) for n in range(10)]
     workshop.agent(*steps, say("done"), tools=["log_write"])
     return workshop
@@ -76,71 +76,71 @@ async def _start(server: RestartingServer, number: int) -> RunId:
     return RunId(f"run_{number}")
 
 
-async def _kill_now_and_then(server: RestartingServer, seen: list[Seen], kills: int) -> None:
-    """Kill the server each time that its readers have seen some more."""
+async def _kill_repeatedly(server: RestartingServer, events: list[Events], kills: int) -> None:
+    """Kill the server repeatedly, each time after its readers have received more events."""
     random = Random(kills)
-    enough = 0
+    target = 0
     for _ in range(kills):
-        enough += random.randint(50, 300)
-        while sum(map(len, seen)) < enough:  # noqa: ASYNC110 - readers tell nobody
+        target += random.randint(50, 300)
+        while sum(map(len, events)) < target:  # noqa: ASYNC110 - readers set no event
             await asyncio.sleep(0.005)
         await server.restart()
 
 
-async def _follow_sse(server: RestartingServer, run: RunId, seen: Seen) -> None:
+async def _follow_sse(server: RestartingServer, run: RunId, events: Events) -> None:
     ended = False
     while not ended:
         with suppress(OSError, asyncio.IncompleteReadError):
-            async with sse(await server.host(), f"/api/runs/{run}/sse", after=len(seen) or None) as stream:
+            async with sse(await server.host(), f"/api/runs/{run}/sse", after=len(events) or None) as stream:
                 assert stream.status == 200
                 async for frame in stream.events():
-                    seen.append((frame.id or 0, frame.data or b""))
+                    events.append((frame.id or 0, frame.data or b""))
                 ended = stream.ended
         await asyncio.sleep(0.01)
 
 
-async def _follow_ws(server: RestartingServer, run: RunId, seen: Seen) -> None:
+async def _follow_ws(server: RestartingServer, run: RunId, events: Events) -> None:
     ended = False
     while not ended:
         with suppress(OSError, ConnectionClosed, InvalidHandshake):
-            async with ws(await server.host(), f"/api/runs/{run}/ws?last_event_id={len(seen)}") as socket:
+            async with ws(await server.host(), f"/api/runs/{run}/ws?last_event_id={len(events)}") as socket:
                 async for text in socket:
                     if text != PING:
-                        seen.append(event_of(text))
+                        events.append(event_of(text))
                 ended = socket.close_code == WebSocketCloseCode.ENDED
         await asyncio.sleep(0.01)
 
 
-async def _live_and_answer(folder: Path) -> None:
-    """Let servers live until they have answered, and look for what they have answered."""
+async def _kill_after_each_response(folder: Path) -> None:
+    """Kill a server after each response, and check that everything it acknowledged exists."""
     workshop = write_agents(Workshop(folder / "workspace", folder / "holdfast.db"))
     async with serve_with_restarts(folder, database=workshop.where, workers=0) as server:
         assert await post(await server.host(), "/api/threads", {"id": "thr_1", "agent_type": "bot"}) == 201
-        for life in range(LIVES):
-            assert await (_start_task if life % 2 else _start_run)(await server.host(), life) in (201, 202)
+        for number in range(KILLS_PER_SERVER):
+            assert await (_start_task if number % 2 else _start_run)(await server.host(), number) in (201, 202)
             await server.restart()
     async with serve(workshop) as site:
-        for life in range(LIVES):
-            await _check_task(site, life) if life % 2 else await _check_run(site, f"run_{life}")
+        for number in range(KILLS_PER_SERVER):
+            await _check_task(site, number) if number % 2 else await _check_run(site, f"run_{number}")
 
 
-async def _start_run(host: str, life: int) -> int:
-    return await post(host, "/api/threads/thr_1/runs", {"id": f"run_{life}", "input": "go", "base_run_id": None})
+async def _start_run(host: str, number: int) -> int:
+    return await post(host, "/api/threads/thr_1/runs", {"id": f"run_{number}", "input": "go", "base_run_id": None})
 
 
-async def _start_task(host: str, life: int) -> int:
-    return await post(host, "/agents/bot/task", {"input": "go"}, f"Idempotency-Key: {life}\r\n")
+async def _start_task(host: str, number: int) -> int:
+    return await post(host, "/agents/bot/task", {"input": "go"}, f"Idempotency-Key: {number}\r\n")
 
 
-async def _check_task(site: Site, life: int) -> None:
+async def _check_task(site: Site, number: int) -> None:
     response = await site.request(
-        "POST", "/agents/bot/task", json={"input": "go"}, headers={"Idempotency-Key": str(life)}
+        "POST", "/agents/bot/task", json={"input": "go"}, headers={"Idempotency-Key": str(number)}
     )
     assert response.headers["Idempotency-Replayed"] == "true"
     await _check_run(site, run_id_of(response.json()["taskId"]))
 
 
 async def _check_run(site: Site, run: str) -> None:
-    """Check that a run is there, and see it complete."""
-    found = await site.store.runs.get(SPACE, RunId(run))
-    assert (await site.floor.wait_until_ended(found)).status is RunStatus.COMPLETED
+    """Check that a run exists and completes."""
+    run_row = await site.store.runs.get(SPACE, RunId(run))
+    assert (await site.floor.ended(run_row)).status is RunStatus.COMPLETED

@@ -1,4 +1,4 @@
-"""The reference says what the code does."""
+"""The reference of the streams matches the code."""
 
 import re
 from typing import Final
@@ -20,7 +20,7 @@ CODE: Final = re.compile(r"^\| `(\d+)` \| `(\w+)` \| (.+) \|$", re.MULTILINE)
 COMMENT: Final = re.compile(r"^\| `([a-z]+)` \| ", re.MULTILINE)
 
 
-def test_every_address_of_a_stream_is_in_the_reference_and_no_other_is() -> None:
+def test_the_reference_has_the_paths_of_the_streams_and_no_others() -> None:
     streams = {
         f"`{method.upper()} {path}`"
         for path, item in openapi_document(ROUTES)["paths"].items()
@@ -32,14 +32,14 @@ def test_every_address_of_a_stream_is_in_the_reference_and_no_other_is() -> None
 
 
 def test_every_close_code_is_in_the_reference() -> None:
-    written = [(int(code), name) for code, name, _ in CODE.findall(REFERENCE)]
-    assert written == [(close.value, close.name) for close in sorted(WebSocketCloseCode)]
+    documented = [(int(code), name) for code, name, _ in CODE.findall(REFERENCE)]
+    assert documented == [(close.value, close.name) for close in sorted(WebSocketCloseCode)]
 
 
-def test_every_last_comment_is_in_the_reference() -> None:
+def test_every_closing_comment_is_in_the_reference() -> None:
     words = [*CLOSING_FRAMES.values(), REVOKED_COMMENT]
-    said = {each.decode().removeprefix(": ").split(":")[0] for each in words if each[:1] == b":"}
-    assert set(COMMENT.findall(REFERENCE)) == said
+    comments = {each.decode().removeprefix(": ").split(":")[0] for each in words if each[:1] == b":"}
+    assert set(COMMENT.findall(REFERENCE)) == comments
 
 
 def test_the_limits_are_in_the_reference() -> None:

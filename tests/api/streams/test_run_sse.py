@@ -15,7 +15,7 @@ from tests.api.streams.readers import sse
 from tests.scenario.agents.workshop import SPACE, Workshop
 
 
-async def test_a_stream_begins_with_headers_that_no_proxy_holds_up(site: Site) -> None:
+async def test_the_headers_of_a_stream_keep_proxies_from_buffering(site: Site) -> None:
     manual_run = await start_manual_run(site.store)
     async with sse(site.host, f"/api/runs/{manual_run.id}/sse") as stream:
         assert stream.status == 200
@@ -26,7 +26,7 @@ async def test_a_stream_begins_with_headers_that_no_proxy_holds_up(site: Site) -
         assert (first.retry, first.data) == (1000, None)
 
 
-async def test_a_stream_sends_the_log_as_it_is_and_closes_after_the_end_of_the_run(site: Site) -> None:
+async def test_a_stream_sends_the_log_unchanged_and_closes_after_the_end_of_the_run(site: Site) -> None:
     manual_run = await start_manual_run(site.store)
     await manual_run.say("one", "two")
     async with sse(site.host, f"/api/runs/{manual_run.id}/sse") as stream:
@@ -40,7 +40,7 @@ async def test_a_stream_sends_the_log_as_it_is_and_closes_after_the_end_of_the_r
     assert all(each.event is None for each in frames)
 
 
-async def test_an_ended_run_is_replayed_whole_and_a_browser_does_not_come_back(site: Site) -> None:
+async def test_an_ended_run_is_replayed_in_full_and_browsers_do_not_reconnect(site: Site) -> None:
     manual_run = await start_manual_run(site.store)
     await manual_run.say(*"abc")
     await manual_run.finish()
@@ -51,7 +51,7 @@ async def test_an_ended_run_is_replayed_whole_and_a_browser_does_not_come_back(s
 
 
 @pytest.mark.parametrize("header", [True, False])
-async def test_a_stream_goes_on_after_the_event_that_is_named(site: Site, header: bool) -> None:
+async def test_a_stream_resumes_after_the_last_event_id(site: Site, header: bool) -> None:
     manual_run = await start_manual_run(site.store)
     await manual_run.say(*"abcdef")
     await manual_run.finish()
@@ -61,7 +61,7 @@ async def test_a_stream_goes_on_after_the_event_that_is_named(site: Site, header
         assert [(frame.id, frame.data) for frame in await stream.rest()] == log[4:]
 
 
-async def test_the_header_is_newer_than_the_address(site: Site) -> None:
+async def test_the_last_event_id_header_wins_over_the_query(site: Site) -> None:
     manual_run = await start_manual_run(site.store)
     await manual_run.say(*"abcdef")
     await manual_run.finish()
@@ -69,7 +69,7 @@ async def test_the_header_is_newer_than_the_address(site: Site) -> None:
         assert (await stream.rest())[0].id == 6
 
 
-async def test_a_log_that_is_longer_than_a_page_is_replayed_whole(site: Site) -> None:
+async def test_a_log_longer_than_a_page_is_replayed_in_full(site: Site) -> None:
     manual_run = await start_manual_run(site.store)
     for _ in range(4):
         await manual_run.say(*(f"{number}" for number in range(300)))
@@ -80,7 +80,7 @@ async def test_a_log_that_is_longer_than_a_page_is_replayed_whole(site: Site) ->
 
 @pytest.mark.parametrize("cursor", ["999", "-1", "abc", "1.5", "1e3", "٣", "1 2", "9" * 40, "0x1"])
 @pytest.mark.parametrize("header", [True, False])
-async def test_a_cursor_that_is_none_of_ours_is_refused(site: Site, cursor: str, header: bool) -> None:
+async def test_an_invalid_cursor_is_refused(site: Site, cursor: str, header: bool) -> None:
     manual_run = await start_manual_run(site.store)
     if header and cursor.isascii():
         path, options = f"/api/runs/{manual_run.id}/sse", {"headers": {"Last-Event-ID": cursor}}
@@ -90,7 +90,7 @@ async def test_a_cursor_that_is_none_of_ours_is_refused(site: Site, cursor: str,
     assert (response.status_code, response.json()["error"]["code"]) == (400, "BAD_CURSOR")
 
 
-async def test_a_run_that_is_not_there_is_not_found(site: Site) -> None:
+async def test_a_missing_run_is_not_found(site: Site) -> None:
     for path in ("/api/runs/run_none/sse", "/api/spaces/other/runs/run_none/sse", "/api/runs/run%2F/sse"):
         response = await site.request("GET", path)
         assert response.status_code == 404, path
@@ -106,7 +106,7 @@ async def test_a_task_id_names_the_same_run(site: Site) -> None:
     assert responses[0] == responses[1] != b""
 
 
-async def test_a_reader_that_goes_away_does_not_stop_the_run(site: Site) -> None:
+async def test_a_reader_that_disconnects_does_not_stop_the_run(site: Site) -> None:
     manual_run = await start_manual_run(site.store)
     async with sse(site.host, f"/api/runs/{manual_run.id}/sse") as stream:
         await with_timeout(stream.frame())
@@ -115,7 +115,7 @@ async def test_a_reader_that_goes_away_does_not_stop_the_run(site: Site) -> None
     assert (await site.store.runs.get(SPACE, manual_run.id)).status is RunStatus.COMPLETED
 
 
-async def test_a_run_that_is_ended_from_outside_ends_its_stream(site: Site) -> None:
+async def test_ending_a_run_from_outside_ends_its_stream(site: Site) -> None:
     manual_run = await start_manual_run(site.store)
     async with sse(site.host, f"/api/runs/{manual_run.id}/sse", after=1) as stream:
         await with_timeout(stream.frame())
@@ -124,7 +124,7 @@ async def test_a_run_that_is_ended_from_outside_ends_its_stream(site: Site) -> N
     assert [frame.id for frame in frames] == [2]
 
 
-async def test_a_silent_stream_shows_signs_of_life(workshop: Workshop) -> None:
+async def test_a_silent_stream_sends_keepalives(workshop: Workshop) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(keepalive_seconds=0.03)) as site:
         manual_run = await start_manual_run(site.store)
         async with sse(site.host, f"/api/runs/{manual_run.id}/sse", after=1) as stream:
@@ -132,7 +132,7 @@ async def test_a_silent_stream_shows_signs_of_life(workshop: Workshop) -> None:
         assert comments == [None, "keepalive", "keepalive", "keepalive"]
 
 
-async def test_more_streams_than_may_be_open_are_refused(workshop: Workshop) -> None:
+async def test_a_stream_above_the_limit_is_refused(workshop: Workshop) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(max_streams=2)) as site:
         path = f"/api/runs/{(await start_manual_run(site.store)).id}/sse"
         async with sse(site.host, path), sse(site.host, path):
@@ -143,7 +143,7 @@ async def test_more_streams_than_may_be_open_are_refused(workshop: Workshop) -> 
             assert stream.status == 200
 
 
-async def test_a_server_that_stops_lets_its_readers_go(own_site: Site) -> None:
+async def test_a_stopping_server_ends_its_streams(own_site: Site) -> None:
     manual_run = await start_manual_run(own_site.store)
     async with sse(own_site.host, f"/api/runs/{manual_run.id}/sse", after=1) as stream:
         await with_timeout(stream.frame())
@@ -155,46 +155,46 @@ async def test_a_server_that_stops_lets_its_readers_go(own_site: Site) -> None:
     assert (response.status_code, response.json()["error"]["code"]) == (503, "UNAVAILABLE")
 
 
-async def test_a_reader_that_takes_nothing_is_cut_off_and_can_resume(
-    workshop: AgentWorkspace, caplog: pytest.LogCaptureFixture
+async def test_a_stalled_reader_is_disconnected_and_can_resume(
+    workshop: Workshop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(stall_timeout_seconds=0.1)) as site:
         manual_run = await start_manual_run(site.store)
-        stuck = await _stuck(site, f"/api/runs/{manual_run.id}/sse")
+        stalled = await _open_stalled(site, f"/api/runs/{manual_run.id}/sse")
         try:
             while site.streams.open_count:
                 await manual_run.say("x" * 100_000)
         finally:
-            stuck.close()
+            stalled.close()
         assert f"disconnected a stalled reader of run {SPACE}/{manual_run.id}" in caplog.messages
         await manual_run.finish()
         async with sse(site.host, f"/api/runs/{manual_run.id}/sse", after=1) as stream:
             assert [(frame.id, frame.data) for frame in await stream.rest()] == (await site.log(manual_run.id))[1:]
 
 
-async def test_a_slow_reader_costs_the_server_no_memory(workshop: Workshop) -> None:
+async def test_a_slow_reader_does_not_grow_the_buffers(workshop: Workshop) -> None:
     async with serve(workshop, workers=0) as site:
         manual_run = await start_manual_run(site.store)
-        stuck = await _stuck(site, f"/api/runs/{manual_run.id}/sse")
+        stalled = await _open_stalled(site, f"/api/runs/{manual_run.id}/sse")
         try:
             for _ in range(100):
                 await manual_run.say("x" * 100_000)
             assert site.streams.buffered_bytes < 500_000
         finally:
-            stuck.close()
+            stalled.close()
 
 
-async def _stuck(site: Site, path: str) -> socket.socket:
+async def _open_stalled(site: Site, path: str) -> socket.socket:
     """Open a stream, and read nothing of it."""
     address, port = site.host.split(":")
-    stuck = socket.create_connection((address, int(port)))
-    stuck.sendall(f"GET {path} HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
+    stalled = socket.create_connection((address, int(port)))
+    stalled.sendall(f"GET {path} HTTP/1.1\r\nHost: {site.host}\r\n\r\n".encode())
     await _until(lambda: site.streams.open_count > 0)
-    return stuck
+    return stalled
 
 
-async def _until(true: Callable[[], bool]) -> None:
-    """Wait until the server has noticed something of which it tells nobody."""
+async def _until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds, by polling."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not true():  # noqa: ASYNC110
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)

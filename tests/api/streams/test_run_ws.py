@@ -26,8 +26,8 @@ async def test_each_event_is_a_message_and_the_end_of_the_run_closes_the_socket(
         await manual_run.say(*"abc")
         await manual_run.finish()
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            told = [msgspec.json.decode(text) async for text in stream]
-        assert [each["seq"] for each in told] == list(range(2, len(told) + 2))
+            received = [msgspec.json.decode(text) async for text in stream]
+        assert [each["seq"] for each in received] == list(range(2, len(received) + 2))
         assert (stream.close_code, stream.close_reason) == (WebSocketCloseCode.ENDED, "the run has ended")
 
 
@@ -57,26 +57,26 @@ async def test_a_silent_socket_is_pinged(workshop: Workshop) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["999", "-1", "abc", "1.5"])
-async def test_a_cursor_that_is_none_of_ours_is_refused_before_the_socket_opens(site: Site, cursor: str) -> None:
+async def test_an_invalid_cursor_is_refused_before_the_socket_opens(site: Site, cursor: str) -> None:
     manual_run = await start_manual_run(site.store)
     assert await _refusal(site, f"/api/runs/{manual_run.id}/ws?last_event_id={cursor}") == (400, "BAD_CURSOR")
 
 
-async def test_what_is_refused_is_refused_with_its_own_error(site: Site) -> None:
+async def test_a_refused_socket_gets_the_matching_error(site: Site) -> None:
     manual_run = await start_manual_run(site.store)
     assert await _refusal(site, "/api/runs/run_none/ws") == (404, "NOT_FOUND")
     assert await _refusal(site, f"/api/runs/{manual_run.id}/ws?nonsense=1") == (400, "INVALID")
     assert await _refusal(site, "/api/runs/run%20none/ws") == (404, "NOT_FOUND")
 
 
-async def test_more_streams_than_may_be_open_are_refused(workshop: Workshop) -> None:
+async def test_a_stream_above_the_limit_is_refused(workshop: Workshop) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(max_streams=1)) as site:
         path = f"/api/runs/{(await start_manual_run(site.store)).id}/ws"
         async with ws(site.host, path):
             assert await _refusal(site, path) == (503, "TOO_MANY_STREAMS")
 
 
-async def test_a_server_that_stops_closes_its_sockets(own_site: Site) -> None:
+async def test_a_stopping_server_closes_its_sockets(own_site: Site) -> None:
     manual_run = await start_manual_run(own_site.store)
     async with ws(own_site.host, f"/api/runs/{manual_run.id}/ws?last_event_id=1") as stream:
         own_site.streams.close()
@@ -85,7 +85,7 @@ async def test_a_server_that_stops_closes_its_sockets(own_site: Site) -> None:
         assert stream.close_code == WebSocketCloseCode.CLOSING
 
 
-async def test_a_reader_that_takes_nothing_is_cut_off_with_its_own_code(workshop: Workshop) -> None:
+async def test_a_stalled_reader_is_disconnected_with_its_own_close_code(workshop: Workshop) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(stall_timeout_seconds=0.1)) as site:
         manual_run = await start_manual_run(site.store)
         async with ws(site.host, f"/api/runs/{manual_run.id}/ws") as stream:
@@ -93,12 +93,12 @@ async def test_a_reader_that_takes_nothing_is_cut_off_with_its_own_code(workshop
             while site.streams.open_count:
                 await manual_run.say("x" * 100_000)
             stream.transport.resume_reading()
-            seen = await _rest(stream)
+            seqs = await _rest(stream)
             assert stream.close_code == WebSocketCloseCode.TOO_SLOW
         await manual_run.finish()
-        async with ws(site.host, f"/api/runs/{manual_run.id}/ws?last_event_id={seen[-1]}") as stream:
-            seen += await _rest(stream)
-        assert seen == [seq for seq, _ in await site.log(manual_run.id)]
+        async with ws(site.host, f"/api/runs/{manual_run.id}/ws?last_event_id={seqs[-1]}") as stream:
+            seqs += await _rest(stream)
+        assert seqs == [seq for seq, _ in await site.log(manual_run.id)]
 
 
 async def test_a_plain_request_to_a_socket_is_refused(site: Site) -> None:
@@ -107,14 +107,14 @@ async def test_a_plain_request_to_a_socket_is_refused(site: Site) -> None:
 
 
 async def _rest(stream: ClientConnection) -> list[int]:
-    """Return the numbers of all events that are still to come, until the socket is closed for whatever reason."""
-    seen = []
+    """Return the sequence numbers of the remaining events, until the socket is closed for any reason."""
+    seqs = []
     async with asyncio.timeout(TIMEOUT_SECONDS):
         with suppress(ConnectionClosedError):
             async for text in stream:
                 if text != PING:
-                    seen.append(msgspec.json.decode(text)["seq"])
-    return seen
+                    seqs.append(msgspec.json.decode(text)["seq"])
+    return seqs
 
 
 async def _refusal(site: Site, path: str) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""A workspace that nobody works in: what a use case changes is all that changes."""
+"""A workspace without workers: only the use cases under test change it."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,13 +11,13 @@ from tests.scenario.agents.agent_workspace import AgentRuntime, AgentWorkspace, 
 @pytest.fixture
 def workshop(tmp_path: Path) -> AgentWorkspace:
     """Return a workspace with the agent `bot`."""
-    made = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
-    made.agent(say("done"), tools=["ask_user"], limits={"max_iterations": 20})
-    return made
+    workspace = Workshop(tmp_path / "workspace", tmp_path / "holdfast.db")
+    workspace.agent(say("done"), tools=["ask_user"], limits={"max_iterations": 20})
+    return workspace
 
 
 @pytest.fixture
-async def floor(workshop: AgentWorkspace) -> AsyncIterator[AgentRuntime]:
-    """Yield it, open and without workers."""
+async def floor(workshop: Workshop) -> AsyncIterator[Floor]:
+    """Open the workspace without workers."""
     async with workshop.open(workers=0) as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""Trying a run again that was stopped: from where it stood, or from the start."""
+"""Retrying a run: from its last step, or from the start."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWork
 from tests.unit.control.unchanged import unchanged
 
 
-async def failed(floor: AgentRuntime, **options: Any) -> Run:
+async def failed_run(floor: Floor, **options: Any) -> Run:
     """Return a run that failed after it had called a tool."""
     run = await floor.start("begin", **options)
     lease = await claim(floor.store)
@@ -23,8 +23,8 @@ async def failed(floor: AgentRuntime, **options: Any) -> Run:
     return await floor.get(run)
 
 
-async def test_a_retry_goes_on_where_the_run_stood(floor: AgentRuntime) -> None:
-    stopped = await failed(
+async def test_a_retry_continues_from_the_last_step(floor: Floor) -> None:
+    failed = await failed_run(
         floor,
         mode=Mode.TASK,
         priority=Priority.HIGH,
@@ -32,46 +32,48 @@ async def test_a_retry_goes_on_where_the_run_stood(floor: AgentRuntime) -> None:
         input={"x": 1},
         limits=Limits(max_iterations=7),
     )
-    again = (await floor.runs.retry(SPACE, stopped.id, by="ada")).run
-    assert (again.base_run_id, again.thread_id, again.status) == (stopped.id, stopped.thread_id, RunStatus.QUEUED)
-    assert await floor.messages(again) == []
-    history = await floor.store.messages.history(SPACE, again.id)
+    retried = (await floor.runs.retry(SPACE, failed.id, by="ada")).run
+    assert (retried.base_run_id, retried.thread_id, retried.status) == (failed.id, failed.thread_id, RunStatus.QUEUED)
+    assert await floor.messages(retried) == []
+    history = await floor.store.messages.history(SPACE, retried.id)
     assert [message.content for message in history] == ["begin", "hm", "seen"]
     for field in ("agent_type", "model", "mode", "priority", "tags", "input", "limits"):
-        assert getattr(again, field) == getattr(stopped, field)
-    assert again.created_by == "ada"
+        assert getattr(retried, field) == getattr(failed, field)
+    assert retried.created_by == "ada"
 
 
 async def test_a_retry_from_the_start_is_a_fork_with_the_same_input(floor: AgentRuntime) -> None:
     first = await floor.start("one")
     await finish(floor.store, await claim(floor.store))
-    told = [NewMessage(role=Role.SYSTEM, content="be brief"), user("two", id="mine")]
-    second = await floor.start(thread=first.thread_id, messages=told)
+    input_messages = [NewMessage(role=Role.SYSTEM, content="be brief"), user("two", id="mine")]
+    second = await floor.start(thread=first.thread_id, messages=input_messages)
     await commit(floor.store, await claim(floor.store), messages=[assistant("hm")], move=FAILED)
-    again = (await floor.runs.retry(SPACE, second.id, from_start=True)).run
-    messages = await floor.messages(again)
-    assert (again.base_run_id, again.base_sequence) == (second.base_run_id, second.base_sequence)
-    assert [(message.role, message.content) for message in messages] == [(each.role, each.content) for each in told]
+    retried = (await floor.runs.retry(SPACE, second.id, from_start=True)).run
+    messages = await floor.messages(retried)
+    assert (retried.base_run_id, retried.base_sequence) == (second.base_run_id, second.base_sequence)
+    assert [(message.role, message.content) for message in messages] == [
+        (each.role, each.content) for each in input_messages
+    ]
     assert messages[1].revises == "mine"
-    history = await floor.store.messages.history(SPACE, again.id)
+    history = await floor.store.messages.history(SPACE, retried.id)
     assert [message.content for message in history] == ["one", "done", "be brief", "two"]
 
 
-async def test_the_first_run_of_a_thread_begins_anew(floor: AgentRuntime) -> None:
-    stopped = await failed(floor)
-    again = (await floor.runs.retry(SPACE, stopped.id, from_start=True)).run
-    assert again.base_run_id is None
-    assert [message.content for message in await floor.store.messages.history(SPACE, again.id)] == ["begin"]
+async def test_a_retry_from_the_start_of_the_first_run_has_no_base(floor: Floor) -> None:
+    failed = await failed_run(floor)
+    retried = (await floor.runs.retry(SPACE, failed.id, from_start=True)).run
+    assert retried.base_run_id is None
+    assert [message.content for message in await floor.store.messages.history(SPACE, retried.id)] == ["begin"]
 
 
-async def test_what_was_cancelled_can_be_tried_again(floor: AgentRuntime) -> None:
+async def test_a_cancelled_run_can_be_retried(floor: Floor) -> None:
     run = await floor.start("begin")
     await floor.runs.cancel(SPACE, run.id)
-    again = (await floor.runs.retry(SPACE, run.id)).run
-    assert (again.status, again.base_run_id) == (RunStatus.QUEUED, run.id)
+    retried = (await floor.runs.retry(SPACE, run.id)).run
+    assert (retried.status, retried.base_run_id) == (RunStatus.QUEUED, run.id)
 
 
-async def test_only_what_was_stopped_is_tried_again(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
+async def test_only_failed_and_cancelled_runs_are_retried(floor: Floor, workshop: Workshop) -> None:
     completed = await floor.start()
     await finish(floor.store, await claim(floor.store))
     live = await floor.start()

@@ -1,4 +1,4 @@
-"""Answering, steering and cancelling: each is refused with a reason, and then nothing has changed."""
+"""Responding to, steering and cancelling runs; a refused call changes nothing."""
 
 from typing import Any
 
@@ -18,32 +18,32 @@ from tests.unit.control.unchanged import unchanged
 CHOICE: dict[str, Json] = {"type": "string", "enum": ["red", "green"]}
 
 
-def question(name: str, **more: Any) -> NewInterrupt:
-    """Return a question that any answer is good enough for."""
-    return new_interrupt(name, **{"kind": InterruptKind.INPUT, **more})
+def new_input_interrupt(name: str, **fields: Any) -> NewInterrupt:
+    """Return an input interrupt that accepts any response."""
+    return new_interrupt(name, **{"kind": InterruptKind.INPUT, **fields})
 
 
-async def asking(floor: AgentRuntime, *names: str, parent: Run | None = None, **more: Any) -> Run:
-    """Return a run that asks a person."""
+async def start_waiting_run(floor: Floor, *names: str, parent: Run | None = None, **fields: Any) -> Run:
+    """Return a run that waits for the response of a person."""
     run = await floor.start(thread=NewThread(agent_type="bot"), parent_run_id=None if parent is None else parent.id)
     await commit(
         floor.store,
         await claim(floor.store),
-        interrupts=[question(name, **more) for name in names],
+        interrupts=[new_input_interrupt(name, **fields) for name in names],
         move=WAITING_FOR_PERSON,
     )
     return await floor.get(run)
 
 
-async def test_the_only_question_needs_no_name(floor: AgentRuntime) -> None:
-    run = await asking(floor, "one")
-    answered = await floor.runs.respond(SPACE, run.id, {"any": "thing"}, by="ada")
-    assert (answered.status, answered.response) == (InterruptStatus.ANSWERED, {"any": "thing"})
-    assert (answered.answered_by, (await floor.get(run)).status) == ("ada", RunStatus.QUEUED)
+async def test_a_single_interrupt_needs_no_id(floor: Floor) -> None:
+    run = await start_waiting_run(floor, "one")
+    interrupt = await floor.runs.respond(SPACE, run.id, {"any": "thing"}, by="ada")
+    assert (interrupt.status, interrupt.response) == (InterruptStatus.ANSWERED, {"any": "thing"})
+    assert (interrupt.answered_by, (await floor.get(run)).status) == ("ada", RunStatus.QUEUED)
 
 
-async def test_an_approval_need_not_repeat_what_it_approves(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
-    run = await asking(floor, "one", "two", kind=InterruptKind.APPROVAL, digest="of these arguments")
+async def test_the_digest_of_an_approval_is_optional(floor: Floor, workshop: Workshop) -> None:
+    run = await start_waiting_run(floor, "one", "two", kind=InterruptKind.APPROVAL, digest="of these arguments")
     async with unchanged(floor, workshop):
         for other in ("of others", ""):
             with pytest.raises(Invalid, match="of other arguments"):
@@ -52,8 +52,8 @@ async def test_an_approval_need_not_repeat_what_it_approves(floor: AgentRuntime,
     assert (await floor.runs.respond(SPACE, run.id, "yes")).status is InterruptStatus.ANSWERED
 
 
-async def test_several_questions_need_a_name(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
-    run = await asking(floor, "one", "two")
+async def test_several_interrupts_need_an_id(floor: Floor, workshop: Workshop) -> None:
+    run = await start_waiting_run(floor, "one", "two")
     async with unchanged(floor, workshop):
         with pytest.raises(Invalid, match="several open interrupts") as refused:
             await floor.runs.respond(SPACE, run.id, "yes")
@@ -62,35 +62,33 @@ async def test_several_questions_need_a_name(floor: AgentRuntime, workshop: Agen
     assert (await floor.runs.respond(SPACE, run.id, "no")).id == "one"
 
 
-async def test_the_question_of_a_child_is_answered_at_the_root(floor: AgentRuntime) -> None:
-    root = await asking(floor, "own")
-    child = await asking(floor, "of child", parent=root)
+async def test_an_interrupt_of_a_child_is_answered_at_the_root(floor: Floor) -> None:
+    root = await start_waiting_run(floor, "own")
+    child = await start_waiting_run(floor, "of child", parent=root)
     await floor.runs.respond(SPACE, root.id, "yes", interrupt=InterruptId("own"))
-    answered = await floor.runs.respond(SPACE, root.id, "for the child")
-    assert (answered.id, answered.run_id, answered.root_run_id) == ("of child", child.id, root.id)
+    interrupt = await floor.runs.respond(SPACE, root.id, "for the child")
+    assert (interrupt.id, interrupt.run_id, interrupt.root_run_id) == ("of child", child.id, root.id)
 
 
-async def test_the_question_of_somebody_else_is_not_answered_here(
-    floor: AgentRuntime, workshop: AgentWorkspace
-) -> None:
-    run, other = await asking(floor, "one"), await asking(floor, "two")
+async def test_an_interrupt_of_another_run_is_refused(floor: Floor, workshop: Workshop) -> None:
+    run, other = await start_waiting_run(floor, "one"), await start_waiting_run(floor, "two")
     async with unchanged(floor, workshop):
         with pytest.raises(NotFound, match="has no interrupt"):
             await floor.runs.respond(SPACE, run.id, "yes", interrupt=InterruptId("two"))
     assert (await floor.get(other)).status is RunStatus.WAITING
 
 
-async def test_a_question_is_answered_once(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
-    run = await asking(floor, "one")
+async def test_an_interrupt_is_answered_once(floor: Floor, workshop: Workshop) -> None:
+    run = await start_waiting_run(floor, "one")
     await floor.runs.respond(SPACE, run.id, "yes")
     async with unchanged(floor, workshop):
-        for named in (None, InterruptId("one")):
+        for interrupt_id in (None, InterruptId("one")):
             with pytest.raises(AlreadyAnswered):
-                await floor.runs.respond(SPACE, run.id, "no", interrupt=named)
+                await floor.runs.respond(SPACE, run.id, "no", interrupt=interrupt_id)
 
 
 @pytest.mark.parametrize(
-    ("given", "error"),
+    ("arguments", "error"),
     [
         ({"run": RunId("run_none")}, NotFound),
         ({"interrupt": InterruptId("int_none")}, NotFound),
@@ -99,20 +97,18 @@ async def test_a_question_is_answered_once(floor: AgentRuntime, workshop: AgentW
         ({"digest": "of something else"}, Invalid),
     ],
 )
-async def test_an_answer_that_is_none_changes_nothing(
-    floor: AgentRuntime, workshop: AgentWorkspace, given: dict[str, Any], error: type[HoldfastError]
+async def test_an_invalid_response_changes_nothing(
+    floor: Floor, workshop: Workshop, arguments: dict[str, Any], error: type[HoldfastError]
 ) -> None:
-    run = await asking(floor, "one")
+    run = await start_waiting_run(floor, "one")
     async with unchanged(floor, workshop):
         with pytest.raises(error):
-            await floor.runs.respond(SPACE, **{"run": run.id, "response": "yes", **given})
+            await floor.runs.respond(SPACE, **{"run": run.id, "response": "yes", **arguments})
 
 
 @pytest.mark.parametrize("response", ["blue", 7, None, {"outcome": "red"}])
-async def test_where_there_is_a_choice_the_answer_is_one_of_it(
-    floor: AgentRuntime, workshop: AgentWorkspace, response: Json
-) -> None:
-    run = await asking(floor, "one", response_schema=CHOICE)
+async def test_a_response_must_match_the_schema(floor: Floor, workshop: Workshop, response: Json) -> None:
+    run = await start_waiting_run(floor, "one", response_schema=CHOICE)
     async with unchanged(floor, workshop):
         with pytest.raises(Invalid, match="does not match its schema") as refused:
             await floor.runs.respond(SPACE, run.id, response)
@@ -120,36 +116,36 @@ async def test_where_there_is_a_choice_the_answer_is_one_of_it(
     assert (await floor.runs.respond(SPACE, run.id, "red")).response == "red"
 
 
-async def test_a_schema_that_is_none_does_not_keep_anybody_from_answering(floor: AgentRuntime) -> None:
-    run = await asking(floor, "one", response_schema={"type": "colour"})
+async def test_an_invalid_response_schema_is_ignored(floor: Floor) -> None:
+    run = await start_waiting_run(floor, "one", response_schema={"type": "colour"})
     assert (await floor.runs.respond(SPACE, run.id, "red")).status is InterruptStatus.ANSWERED
 
 
-async def test_a_run_that_asks_is_not_steered(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
-    run = await asking(floor, "one")
+async def test_a_run_with_an_open_interrupt_is_not_steered(floor: Floor, workshop: Workshop) -> None:
+    run = await start_waiting_run(floor, "one")
     async with unchanged(floor, workshop):
         with pytest.raises(Waiting):
             await floor.runs.steer(SPACE, run.id, "psst")
 
 
-async def test_a_run_whose_child_asks_may_be_steered(floor: AgentRuntime) -> None:
-    root = await asking(floor, "own")
-    await asking(floor, "of child", parent=root)
+async def test_a_run_whose_child_has_an_open_interrupt_can_be_steered(floor: Floor) -> None:
+    root = await start_waiting_run(floor, "own")
+    await start_waiting_run(floor, "of child", parent=root)
     await floor.runs.respond(SPACE, root.id, "yes", interrupt=InterruptId("own"))
     assert await floor.runs.steer(SPACE, root.id, "psst") == 2
 
 
-async def test_cancelling_takes_the_children_along(floor: AgentRuntime) -> None:
-    root = await asking(floor, "own")
-    child = await asking(floor, "of child", parent=root)
+async def test_cancelling_a_run_cancels_its_children(floor: Floor) -> None:
+    root = await start_waiting_run(floor, "own")
+    child = await start_waiting_run(floor, "of child", parent=root)
     ended = await floor.runs.cancel(SPACE, root.id, by="ada")
     assert (ended.id, ended.status, ended.cancelled_by) == (root.id, RunStatus.CANCELLED, "ada")
     assert (await floor.get(child)).status is RunStatus.CANCELLED
     assert await floor.open_interrupts(root) == []
 
 
-async def test_what_has_ended_is_not_cancelled(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
-    cancelled, completed = await asking(floor, "one"), await floor.start()
+async def test_an_ended_run_is_not_cancelled(floor: Floor, workshop: Workshop) -> None:
+    cancelled, completed = await start_waiting_run(floor, "one"), await floor.start()
     await floor.runs.cancel(SPACE, cancelled.id)
     await finish(floor.store, await claim(floor.store))
     async with unchanged(floor, workshop):

@@ -1,4 +1,4 @@
-"""What is secret in settings is hidden, and comes back when it is sent as it is shown."""
+"""Secrets in settings are masked, and restored when the masked settings are sent back."""
 
 from typing import Any, Final
 
@@ -10,11 +10,11 @@ from holdfast.control.settings import SecretMask
 from holdfast.domain.content import Json
 from holdfast.tools.redaction import REDACTED, Redaction
 
-HIDING: Final = SecretMask(Redaction(["correct horse"]))
+MASK: Final = SecretMask(Redaction(["correct horse"]))
 
 
 @pytest.mark.parametrize(
-    ("written", "shown"),
+    ("settings", "masked"),
     [
         ({"env": {"TOKEN": "abc"}}, {"env": {"TOKEN": REDACTED}}),
         ({"env": {"TOKEN": "${TOKEN}"}}, {"env": {"TOKEN": "${TOKEN}"}}),
@@ -29,14 +29,14 @@ HIDING: Final = SecretMask(Redaction(["correct horse"]))
         ({"workers": 3, "locale": None, "deep": True}, {"workers": 3, "locale": None, "deep": True}),
     ],
 )
-def test_secrets_are_hidden(written: Any, shown: Any) -> None:
-    assert HIDING.mask(written) == shown
-    assert HIDING.unmask(shown, written) == written
+def test_secrets_are_masked_and_restored(settings: Any, masked: Any) -> None:
+    assert MASK.mask(settings) == masked
+    assert MASK.unmask(masked, settings) == settings
 
 
-def test_what_is_changed_is_taken_as_it_is_sent() -> None:
-    written: Json = {"env": {"A": "abc", "B": "def"}}
-    assert HIDING.unmask({"env": {"A": REDACTED, "B": "new", "C": "more"}}, written) == {
+def test_changed_values_are_kept_as_sent() -> None:
+    settings: Json = {"env": {"A": "abc", "B": "def"}}
+    assert MASK.unmask({"env": {"A": REDACTED, "B": "new", "C": "more"}}, settings) == {
         "env": {"A": "abc", "B": "new", "C": "more"}
     }
 
@@ -48,5 +48,5 @@ _JSON: Final = st.recursive(
 
 
 @given(_JSON)
-def test_whatever_is_written_is_restored_from_what_is_shown(written: Json) -> None:
-    assert HIDING.unmask(HIDING.mask(written), written) == written
+def test_any_settings_are_restored_from_their_masked_form(settings: Json) -> None:
+    assert MASK.unmask(MASK.mask(settings), settings) == settings

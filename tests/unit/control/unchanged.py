@@ -1,4 +1,4 @@
-"""That nothing changed."""
+"""A check that a block changes nothing in the database."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,10 +9,10 @@ from tests.scenario.agents.agent_workspace import AgentRuntime, AgentWorkspace
 
 
 @asynccontextmanager
-async def unchanged(floor: AgentRuntime, workshop: AgentWorkspace) -> AsyncIterator[None]:
-    """See that the block changes nothing in the log."""
-    where = Path(workshop.database)
-    await floor.store.notifications.dispatch()  # or the engine does it meanwhile
-    before = await rows_of(where)
+async def unchanged(floor: Floor, workshop: Workshop) -> AsyncIterator[None]:
+    """Check that the block changes no row."""
+    database = Path(workshop.where)
+    await floor.store.notifications.dispatch()  # otherwise the engine dispatches during the block
+    before = await rows_of(database)
     yield
-    assert await rows_of(where) == before
+    assert await rows_of(database) == before

@@ -86,11 +86,11 @@ async def test_it_stops_while_a_client_is_connected() -> None:
         httpx2.AsyncClient() as http,
         StubOpenAIServer(StubReply(fault=StubFault.STALL)) as server,
     ):
-        asking = asyncio.ensure_future(http.post(f"{server.url}/chat/completions", json={**HELLO, "stream": True}))
+        request = asyncio.ensure_future(http.post(f"{server.url}/chat/completions", json={**HELLO, "stream": True}))
         await server.wait_until(lambda it: len(it.requests) == 1)
         await server.__aexit__(None, None, None)
         with pytest.raises(httpx2.HTTPError):
-            await asking
+            await request
     assert server.open_connections == 0
 
 
@@ -102,10 +102,10 @@ def test_it_runs_as_a_separate_process(tmp_path: Path) -> None:
         try:
             assert process.stdout is not None
             url = process.stdout.readline().strip()
-            said = [http.post(f"{url}/chat/completions", json=HELLO) for _ in range(2)]
+            responses = [http.post(f"{url}/chat/completions", json=HELLO) for _ in range(2)]
         finally:
             process.terminate()
-    assert [response.json()["choices"][0]["message"]["content"] for response in said] == ["first", "then this"]
+    assert [response.json()["choices"][0]["message"]["content"] for response in responses] == ["first", "then this"]
 
 
 async def test_a_connection_that_is_not_http_is_closed(server: StubOpenAIServer) -> None:

@@ -72,13 +72,13 @@ def test_no_server_outlives_a_killed_test_run() -> None:
         print(server.url(), flush=True)
         time.sleep(60)
     """
-    victim = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    with victim:
-        assert victim.stdout is not None
-        url = victim.stdout.readline().strip()
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
         folder = Path(parse_qs(urlsplit(url).query)["host"][0])
         assert folder.exists()
-        victim.kill()
+        process.kill()
     deadline = time.monotonic() + 20
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.05)

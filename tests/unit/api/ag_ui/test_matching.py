@@ -1,4 +1,4 @@
-"""How far the list of a client agrees with a chain."""
+"""The longest match between the messages of a client and a stored chain."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,45 +21,45 @@ NEW = wire.UserMessage(id=MessageId("new"), content="new")
 
 
 @given(CHAINS, st.data())
-def test_a_list_agrees_up_to_where_it_leaves_the_chain(ours: list[Message], data: st.DataObject) -> None:
-    length = data.draw(st.integers(0, len(ours)))
-    index, last = longest_match([*to_ag_ui_messages(ours[:length]), NEW], ours)
+def test_the_match_ends_where_the_list_leaves_the_chain(stored: list[Message], data: st.DataObject) -> None:
+    length = data.draw(st.integers(0, len(stored)))
+    index, last = longest_match([*to_ag_ui_messages(stored[:length]), NEW], stored)
     assert index == length - 1
-    assert last == (ours[length - 1] if length else None)
+    assert last == (stored[length - 1] if length else None)
 
 
 @given(CHAINS, st.data())
-def test_an_edited_message_ends_the_agreement_whatever_follows(ours: list[Message], data: st.DataObject) -> None:
-    edited = data.draw(st.integers(0, len(ours) - 1))
-    theirs = to_ag_ui_messages(
-        [replace(each, content="another") if place == edited else each for place, each in enumerate(ours)]
+def test_an_edited_message_ends_the_match(stored: list[Message], data: st.DataObject) -> None:
+    edited = data.draw(st.integers(0, len(stored) - 1))
+    sent = to_ag_ui_messages(
+        [replace(each, content="another") if index == edited else each for index, each in enumerate(stored)]
     )
-    assert longest_match(theirs, ours)[0] == edited - 1
+    assert longest_match(sent, stored)[0] == edited - 1
 
 
 @given(CHAINS, st.data())
-def test_what_nobody_said_is_passed_over(ours: list[Message], data: st.DataObject) -> None:
-    theirs = to_ag_ui_messages(ours)
+def test_reasoning_messages_are_skipped(stored: list[Message], data: st.DataObject) -> None:
+    sent = to_ag_ui_messages(stored)
     strange = wire.ReasoningMessage(id=MessageId("strange"), content="hm")
-    theirs.insert(data.draw(st.integers(0, len(theirs) - 1)), strange)
-    assert longest_match(theirs, ours) == (len(ours), ours[-1])
+    sent.insert(data.draw(st.integers(0, len(sent) - 1)), strange)
+    assert longest_match(sent, stored) == (len(stored), stored[-1])
 
 
 @given(CHAINS, st.data())
-def test_a_list_may_begin_late(ours: list[Message], data: st.DataObject) -> None:
-    theirs = to_ag_ui_messages(ours)[data.draw(st.integers(0, len(ours) - 1)) :]
-    assert longest_match(theirs, ours) == (len(theirs) - 1, ours[-1])
+def test_a_list_can_begin_within_the_chain(stored: list[Message], data: st.DataObject) -> None:
+    sent = to_ag_ui_messages(stored)[data.draw(st.integers(0, len(stored) - 1)) :]
+    assert longest_match(sent, stored) == (len(sent) - 1, stored[-1])
 
 
 @given(st.integers(2, 6).map(chain), st.data())
-def test_a_turn_that_the_client_has_not_ends_the_agreement(ours: list[Message], data: st.DataObject) -> None:
-    left_out = 2 * data.draw(st.integers(1, len(ours) // 2 - 1))
-    theirs = to_ag_ui_messages(ours)
-    del theirs[left_out]
-    assert longest_match(theirs, ours) == (left_out - 1, ours[left_out - 1])
+def test_a_missing_turn_ends_the_match(stored: list[Message], data: st.DataObject) -> None:
+    missing = 2 * data.draw(st.integers(1, len(stored) // 2 - 1))
+    sent = to_ag_ui_messages(stored)
+    del sent[missing]
+    assert longest_match(sent, stored) == (missing - 1, stored[missing - 1])
 
 
-def test_what_a_run_was_told_on_its_way_need_not_be_there() -> None:
-    ours = chain(2)
-    ours[2] = replace(ours[2], metadata={STEERING_METADATA_KEY: True})
-    assert longest_match(to_ag_ui_messages([*ours[:2], ours[3]]), ours) == (2, ours[3])
+def test_steering_messages_can_be_missing() -> None:
+    stored = chain(2)
+    stored[2] = replace(stored[2], metadata={STEERING_METADATA_KEY: True})
+    assert longest_match(to_ag_ui_messages([*stored[:2], stored[3]]), stored) == (2, stored[3])

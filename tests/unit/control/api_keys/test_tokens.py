@@ -1,4 +1,4 @@
-"""The secret of a key, as it is sent."""
+"""Tokens: the key id and the secret as a client sends them."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,19 +15,19 @@ KEYS = st.builds(
 
 
 @given(KEYS)
-def test_a_token_names_its_key_and_has_its_secret(key: ApiKeyId) -> None:
+def test_a_token_contains_its_key_id_and_secret(key: ApiKeyId) -> None:
     secret = new_secret()
     assert parse_token(format_token(key, secret)) == (key, secret)
 
 
 @given(st.text())
-def test_whatever_is_sent_is_read_or_is_no_token(sent: str) -> None:
+def test_arbitrary_text_is_not_a_token(sent: str) -> None:
     assert parse_token(sent) is None
     assert len(hash_secret(sent)) == 32
 
 
 @given(KEYS, st.integers(0, 78), st.characters())
-def test_a_token_with_one_other_character_is_no_token_or_another_one(key: ApiKeyId, at: int, other: str) -> None:
+def test_a_changed_token_is_invalid_or_another_token(key: ApiKeyId, at: int, other: str) -> None:
     token = format_token(key, new_secret())
     changed = token[:at] + other + token[at + 1 :]
     assert changed == token or parse_token(changed) != parse_token(token)

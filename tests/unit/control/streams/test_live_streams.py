@@ -1,4 +1,4 @@
-"""The feed of a run: it begins with what is at hand, and misses nothing after that."""
+"""The stream of a new run: it starts with the first events, and misses none after them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from holdfast.store.store import Store
 from tests.builders import claim, finish, new_run, new_thread
 
 SPACE: Final = SpaceId("acme")
-LIMIT: Final = 20.0
+TIMEOUT_SECONDS: Final = 20.0
 
 
 @pytest.fixture
@@ -33,51 +33,51 @@ async def store(tmp_path: Path, bus: LocalBus) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-async def feeds(store: Store, bus: LocalBus) -> AsyncIterator[LiveStreams]:
-    """Yield feeds of a process that never looks again at what it was told."""
+async def streams(store: Store, bus: LocalBus) -> AsyncIterator[LiveStreams]:
+    """Yield streams whose watcher relies on hints alone: its fallback interval is an hour."""
     watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=SystemClock(), fallback_seconds=3600)
     watching = asyncio.ensure_future(watcher.run())
-    await asyncio.sleep(0)  # it hears hints from here on
-    made = LiveStreams(
+    await asyncio.sleep(0)  # it receives hints from here on
+    live_streams = LiveStreams(
         spaces=store.spaces,
         runs=store.runs,
         events=store.events,
         notifications=store.notifications,
         watcher=watcher,
     )
-    async with asyncio.timeout(LIMIT), made:
-        yield made
+    async with asyncio.timeout(TIMEOUT_SECONDS), live_streams:
+        yield live_streams
     watching.cancel()
     await asyncio.wait([watching])
 
 
-def taken(follower: Subscriber) -> list[int]:
-    found = follower.poll()
-    return [item.seq for item in found.items] if isinstance(found, EventBatch) else []
+def poll_seqs(subscriber: Subscriber) -> list[int]:
+    batch = subscriber.poll()
+    return [item.seq for item in batch.items] if isinstance(batch, EventBatch) else []
 
 
-async def rest(follower: Subscriber) -> list[int]:
-    """Return the numbers of all that comes until the run has ended."""
+async def rest(subscriber: Subscriber) -> list[int]:
+    """Return the sequence numbers of all events until the run has ended."""
     seqs: list[int] = []
-    while (found := await follower.next()) is not StreamEnd.ENDED:
-        if isinstance(found, EventBatch):
-            seqs += [item.seq for item in found.items]
+    while (batch := await subscriber.next()) is not StreamEnd.ENDED:
+        if isinstance(batch, EventBatch):
+            seqs += [item.seq for item in batch.items]
     return seqs
 
 
-async def test_what_a_new_run_begins_with_is_at_hand_at_once(store: Store, feeds: LiveStreams) -> None:
+async def test_the_first_events_of_a_new_run_are_available_at_once(store: Store, streams: LiveStreams) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
-    with feeds.subscribe_new_run(run) as follower:
-        assert taken(follower) == [1]
+    with streams.subscribe_new_run(run) as subscriber:
+        assert poll_seqs(subscriber) == [1]
 
 
-async def test_nothing_is_missed_of_what_comes_before_the_feed_reads(store: Store, feeds: LiveStreams) -> None:
+async def test_no_event_is_missed_before_the_first_read_of_the_log(store: Store, streams: LiveStreams) -> None:
     run = await new_run(store, SPACE, await new_thread(store, SPACE), "hi")
     lease = await claim(store)
-    with feeds.subscribe_new_run(run) as follower:
-        first = taken(follower)
+    with streams.subscribe_new_run(run) as subscriber:
+        first = poll_seqs(subscriber)
         ending = asyncio.ensure_future(finish(store, lease))
-        seqs = [*first, *await rest(follower)]
+        seqs = [*first, *await rest(subscriber)]
         await ending
     last = (await store.runs.get(SPACE, run.id)).last_event_seq
     assert seqs == list(range(1, last + 1))
