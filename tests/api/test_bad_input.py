@@ -323,8 +323,8 @@ async def test_a_lone_surrogate_is_refused_by_name(site: Site, escape: str) -> N
     content = f'{{"agent_type":"bot","title":"{escape}"}}'
     response = await site.request("POST", "/api/threads", content=content, headers=JSON)
     assert "is a lone surrogate" in check_error(response, 400, "BAD_JSON")["message"]
-    whole = r'{"agent_type":"bot","title":"\ud83d\ude00 \\ud800"}'
-    created = await site.request("POST", "/api/threads", content=whole, headers=JSON)
+    valid = r'{"agent_type":"bot","title":"\ud83d\ude00 \\ud800"}'
+    created = await site.request("POST", "/api/threads", content=valid, headers=JSON)
     assert created.json()["title"] == "\U0001f600 \\ud800"
 
 

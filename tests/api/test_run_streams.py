@@ -50,9 +50,9 @@ async def test_the_stream_of_a_new_run_is_its_log_byte_for_byte(backend_site: Si
 async def test_a_repeated_request_gets_the_stream_of_the_first_run(backend_site: Site) -> None:
     thread, key = await backend_site.thread(), {"Idempotency-Key": "stream-once"}
     first, text = await start_stream(backend_site, thread, headers=key)
-    again, same = await start_stream(backend_site, thread, headers=key)
-    assert (again["x-run-id"], events(same)) == (first["x-run-id"], events(text))
-    assert ("idempotency-replayed" in first, again["idempotency-replayed"]) == (False, "true")
+    replay, replayed_text = await start_stream(backend_site, thread, headers=key)
+    assert (replay["x-run-id"], events(replayed_text)) == (first["x-run-id"], events(text))
+    assert ("idempotency-replayed" in first, replay["idempotency-replayed"]) == (False, "true")
     json_response = await backend_site.request("POST", f"/api/threads/{thread}/runs", json={"input": "go"}, headers=key)
     assert (json_response.status_code, json_response.json()["id"]) == (201, first["x-run-id"])
     assert len((await backend_site.get(f"/api/threads/{thread}/runs"))["items"]) == 1

@@ -46,9 +46,9 @@ async def test_an_idempotency_key_is_shared_by_all_keys_of_a_space(
     thread = (await auth_site.post(ann["secret"], "/api/threads", {"agent_type": "bot"}))["id"]
     path, headers = f"/api/threads/{thread}/runs", {"Idempotency-Key": "once"}
     first = await auth_site.request(ann["secret"], "POST", path, json={"input": "go"}, headers=headers)
-    again = await auth_site.request(acme_key, "POST", path, json={"input": "go"}, headers=headers)
-    assert (again.headers["idempotency-replayed"], again.json()["id"]) == ("true", first.json()["id"])
-    assert again.json()["created_by"] == ann["id"]
+    replay = await auth_site.request(acme_key, "POST", path, json={"input": "go"}, headers=headers)
+    assert (replay.headers["idempotency-replayed"], replay.json()["id"]) == ("true", first.json()["id"])
+    assert replay.json()["created_by"] == ann["id"]
 
 
 async def test_the_key_is_created_by_of_tasks_chats_completions_and_ag_ui_runs(auth_site: AuthSite, ann: Json) -> None:
@@ -97,8 +97,8 @@ async def test_the_key_is_answered_by_on_every_route(auth_site: AuthSite, ann: J
     await eventually(is_waiting)
     await auth_site.post(acme_key, f"/tasks/{task}/respond", {"message": "that"}, expect=200)
     chat = await auth_site.post(ann["secret"], "/agents/asker/chat", {"message": "hi"}, expect=200)
-    more = {"message": "these", "sessionId": chat["sessionId"]}
-    await auth_site.post(acme_key, "/agents/asker/chat", more, expect=200)
+    chat_body = {"message": "these", "sessionId": chat["sessionId"]}
+    await auth_site.post(acme_key, "/agents/asker/chat", chat_body, expect=200)
     resumed = await start_waiting_run(auth_site, ann)
     interrupt = await interrupt_of(auth_site, resumed)
     resume = [{"interruptId": interrupt.id, "status": "resolved", "payload": "those"}]

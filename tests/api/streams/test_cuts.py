@@ -67,13 +67,13 @@ class CutCounter:
 
     def __init__(self, count: int) -> None:
         self.remaining = count
-        self.made = asyncio.Event()
+        self.all_made = asyncio.Event()
 
     def count(self) -> None:
         """Count one cut."""
         self.remaining -= 1
         if self.remaining == 0:
-            self.made.set()
+            self.all_made.set()
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_2560_cuts_lose_and_repeat_no_event(backend_site: Site, log_reads:
                 zip(received, READERS_PER_TRANSPORT * [_read_sse, _read_ws], strict=True)
             )
         ]
-        await producer.run(readers, cuts.made)
+        await producer.run(readers, cuts.all_made)
     log = await backend_site.log(manual_run.id)
     assert sum(len(data) for _, data in log) > 4 * WINDOW_BYTES
     assert len(log_reads) > MIN_LOG_READS

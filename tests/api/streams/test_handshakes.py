@@ -76,7 +76,7 @@ async def test_a_refused_handshake_gets_an_http_error_and_is_logged(
 
 
 async def test_an_unknown_parameter_of_a_socket_is_refused(site: Site) -> None:
-    assert b"it knows none" in await read_response(site, f"GET /ws?x=1 {VALID_HEADERS}")
+    assert b"known are none" in await read_response(site, f"GET /ws?x=1 {VALID_HEADERS}")
 
 
 async def test_a_handshake_with_the_wrong_version_gets_the_supported_one(site: Site) -> None:

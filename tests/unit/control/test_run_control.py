@@ -73,7 +73,7 @@ async def test_an_interrupt_of_a_child_is_answered_at_the_root(floor: Floor) -> 
 async def test_an_interrupt_of_another_run_is_refused(floor: Floor, workshop: Workshop) -> None:
     run, other = await start_waiting_run(floor, "one"), await start_waiting_run(floor, "two")
     async with unchanged(floor, workshop):
-        with pytest.raises(NotFound, match="has no interrupt"):
+        with pytest.raises(NotFound, match="has no interrupt `two`"):
             await floor.runs.respond(SPACE, run.id, "yes", interrupt=InterruptId("two"))
     assert (await floor.get(other)).status is RunStatus.WAITING
 

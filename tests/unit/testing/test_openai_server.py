@@ -32,13 +32,13 @@ async def test_it_responds_whole_or_streamed_to_the_openai_client(
 ) -> None:
     reply = StubReply(text="hello world", chunks=3, calls=[StubToolCall(name="look", arguments={"at": 1})])
     server.add_replies(reply, reply)
-    whole = await client.chat.completions.create(**HELLO)
-    assert whole.choices[0].message.content == "hello world"
-    assert whole.choices[0].finish_reason == "tool_calls"
-    assert whole.usage is not None
+    completion = await client.chat.completions.create(**HELLO)
+    assert completion.choices[0].message.content == "hello world"
+    assert completion.choices[0].finish_reason == "tool_calls"
+    assert completion.usage is not None
     pieces = [chunk async for chunk in await client.chat.completions.create(**HELLO, stream=True)]
     assert "".join(chunk.choices[0].delta.content or "" for chunk in pieces if chunk.choices) == "hello world"
-    assert pieces[-1].usage == whole.usage
+    assert pieces[-1].usage == completion.usage
     assert [request.get("stream") for request in server.requests] == [None, True]
 
 

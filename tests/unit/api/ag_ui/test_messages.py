@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 from ag_ui.core import MessagesSnapshotEvent
-from hypothesis import assume, fields
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.api.ag_ui.messages import CONTEXT_METADATA_KEY, same_message, to_ag_ui_messages, to_new_message
@@ -49,27 +49,27 @@ MESSAGES = st.one_of(
 )
 
 
-@fields(MESSAGES)
+@given(MESSAGES)
 def test_a_message_matches_its_ag_ui_form(stored: Message) -> None:
     (sent,) = to_ag_ui_messages([stored])
     decoded = msgspec.json.decode(msgspec.json.encode(sent), type=wire.AgUiMessage)
     assert same_message(decoded, stored)
 
 
-@fields(st.lists(MESSAGES, max_size=4))
+@given(st.lists(MESSAGES, max_size=4))
 def test_the_ag_ui_form_is_valid(stored: list[Message]) -> None:
     event = MessagesSnapshot(messages=to_ag_ui_messages(stored))
     MessagesSnapshotEvent.model_validate_json(msgspec.json.encode(event))
 
 
-@fields(TEXTS, TEXTS, st.sampled_from([Role.USER, Role.SYSTEM]))
+@given(TEXTS, TEXTS, st.sampled_from([Role.USER, Role.SYSTEM]))
 def test_another_text_of_a_user_is_another_message(sent_text: str, stored_text: str, role: Role) -> None:
     assume(sent_text != stored_text)
     (sent,) = to_ag_ui_messages([message(role, sent_text)])
     assert not same_message(sent, message(role, stored_text))
 
 
-@fields(TEXTS, TEXTS)
+@given(TEXTS, TEXTS)
 def test_a_prefix_of_an_assistant_message_matches(beginning: str, rest: str) -> None:
     sent = wire.AssistantMessage(id=MessageId("m"), content=beginning)
     assert same_message(sent, message(Role.ASSISTANT, beginning + rest))
@@ -97,7 +97,7 @@ def test_context_messages_are_not_sent_to_the_client() -> None:
     assert to_ag_ui_messages([message(Role.SYSTEM, "page", metadata={CONTEXT_METADATA_KEY: True})]) == []
 
 
-@fields(TEXTS | PARTS)
+@given(TEXTS | PARTS)
 def test_a_client_message_is_stored_unchanged(content: Content) -> None:
     sent_text = to_new_message(
         wire.UserMessage(id=MessageId("m"), content=content, metadata={"a": 1}), revises=MessageId("m")

@@ -64,7 +64,7 @@ class KeyFixture:
         self.authenticator = CachedKeyAuthenticator(self.keys, self.clock, monotonic=self.monotonic)
         self.other_process = KeyControl(store.api_keys, CachedKeyAuthenticator(store.api_keys, self.clock), self.clock)
 
-    async def make(self, minutes: int | None = None) -> MadeKey:
+    async def create(self, minutes: int | None = None) -> MadeKey:
         """Create a key in the other process."""
         expires_at = None if minutes is None else instant(Millis(self.clock.now() + minutes * 60_000))
         return await self.other_process.create(
@@ -80,7 +80,7 @@ async def fixture(tmp_path: Path) -> AsyncIterator[KeyFixture]:
 
 
 async def test_a_key_is_cached(fixture: KeyFixture) -> None:
-    key = await fixture.make()
+    key = await fixture.create()
     found = [await fixture.authenticator.authenticate(key.secret) for _ in range(100)]
     assert found == [Principal(name=key.id, scope=Scope.RUN, space_ids=(ACME,))] * 100
     assert fixture.keys.lookups == 1
@@ -90,7 +90,7 @@ async def test_a_key_is_cached(fixture: KeyFixture) -> None:
 
 
 async def test_a_key_revoked_elsewhere_is_refused_when_its_cache_entry_expires(fixture: KeyFixture) -> None:
-    key = await fixture.make()
+    key = await fixture.create()
     await fixture.authenticator.authenticate(key.secret)
     await fixture.other_process.revoke(key.id)
     fixture.monotonic.now += KEY_CACHE_SECONDS
@@ -100,7 +100,7 @@ async def test_a_key_revoked_elsewhere_is_refused_when_its_cache_entry_expires(f
 
 
 async def test_a_key_revoked_here_is_refused_at_once(fixture: KeyFixture) -> None:
-    key = await fixture.make()
+    key = await fixture.create()
     await fixture.authenticator.authenticate(key.secret)
     await fixture.other_process.revoke(key.id)
     fixture.authenticator.note_revoked(key.id)
@@ -109,7 +109,7 @@ async def test_a_key_revoked_here_is_refused_at_once(fixture: KeyFixture) -> Non
 
 
 async def test_a_key_is_refused_as_soon_as_it_expires(fixture: KeyFixture) -> None:
-    key = await fixture.make(minutes=1)
+    key = await fixture.create(minutes=1)
     await fixture.authenticator.authenticate(key.secret)
     fixture.clock.tick(MINUTE)
     with pytest.raises(Unauthenticated):
@@ -117,7 +117,7 @@ async def test_a_key_is_refused_as_soon_as_it_expires(fixture: KeyFixture) -> No
 
 
 async def test_all_invalid_keys_get_the_same_message(fixture: KeyFixture) -> None:
-    key, revoked = await fixture.make(), await fixture.make()
+    key, revoked = await fixture.create(), await fixture.create()
     await fixture.other_process.revoke(revoked.id)
     messages = set()
     for token in (
@@ -138,7 +138,7 @@ async def test_all_invalid_keys_get_the_same_message(fixture: KeyFixture) -> Non
 
 async def test_a_key_is_required_once_one_exists_and_from_then_on(fixture: KeyFixture) -> None:
     assert not await fixture.authenticator.key_required()
-    key = await fixture.make()
+    key = await fixture.create()
     assert not await fixture.authenticator.key_required()  # the check is cached
     fixture.monotonic.now += KEY_CACHE_SECONDS
     assert await fixture.authenticator.key_required()
@@ -158,7 +158,7 @@ async def test_a_key_is_required_at_once_in_the_process_that_creates_it(fixture:
 
 
 async def test_the_cache_of_keys_is_bounded(fixture: KeyFixture) -> None:
-    key = await fixture.make()
+    key = await fixture.create()
     await fixture.authenticator.authenticate(key.secret)
     cache = fixture.authenticator._cache
     cache.update({number.to_bytes(32): next(iter(cache.values())) for number in range(MAX_CACHED_KEYS)})
