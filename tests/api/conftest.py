@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.bootstrap import open_store
 from tests.api.site import Site, serve
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_log
 from tests.support.postgres import PostgresServer
@@ -21,7 +21,7 @@ NewDatabase: TypeAlias = Callable[[], Awaitable[str]]
 _numbers = count(1)
 
 
-def write_agents(workshop: Workshop) -> Workshop:
+def write_agents(workshop: AgentWorkspace) -> AgentWorkspace:
     """Write the agents that the tests of the API use."""
     workshop.agent(say("hello you", usage={"input_tokens": 7, "output_tokens": 2}))
     workshop.agent(calling(call("ask_user", question="which?")), say("so be it"), name="asker", tools=["ask_user"])
@@ -55,7 +55,7 @@ def _is_server_error(record: logging.LogRecord) -> bool:
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield the server that tests share, on SQLite; check its log at the end."""
     folder = tmp_path_factory.mktemp("api")
-    async with serve(write_agents(Workshop(folder / "workspace", folder / "holdfast.db"))) as shared:
+    async with serve(write_agents(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))) as shared:
         yield shared
     async with open_probe(folder / "holdfast.db") as probe:
         await check_log(probe)
@@ -65,7 +65,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
 async def backend_site(request: pytest.FixtureRequest, tmp_path: Path, api_database: str) -> AsyncIterator[Site]:
     """Yield a server on each backend."""
     database = tmp_path / "holdfast.db" if request.param == "sqlite" else api_database
-    async with serve(write_agents(Workshop(tmp_path / "workspace", database))) as site:
+    async with serve(write_agents(AgentWorkspace(tmp_path / "workspace", database))) as site:
         yield site
 
 
@@ -90,5 +90,5 @@ async def shared_backend_site(
     """Yield a server that tests share, on each backend."""
     folder = tmp_path_factory.mktemp("shared")
     database = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
-    async with serve(write_agents(Workshop(folder / "workspace", database))) as shared:
+    async with serve(write_agents(AgentWorkspace(folder / "workspace", database))) as shared:
         yield shared

@@ -13,7 +13,7 @@ from uuid import uuid4
 from holdfast.domain.content import Json
 from tests.api.conftest import write_agents
 from tests.api.server_process import TIMEOUT_SECONDS, Server, run_server
-from tests.scenario.agents.workshop import STAND_IN, Workshop
+from tests.scenario.agents.agent_workspace import STAND_IN, AgentWorkspace
 
 AGENTS: Final = ("bot", "failing", "worker", "writer", "parent")
 """Agents whose runs end by themselves."""
@@ -26,7 +26,7 @@ Ids = dict[str, Json]
 @contextmanager
 def serve_with_key(folder: Path) -> Iterator[tuple[Server, str]]:
     """Serve a workspace with scripted agents, and yield the server and an admin key."""
-    workshop = write_agents(Workshop(folder / "workspace", folder / "holdfast.db"))
+    workshop = write_agents(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))
     with _provider() as url:
         workshop.write("settings.json", {"providers": {"local": {"api": "openai", "base_url": url}}})
         with run_server(folder, "--quiet") as server:

@@ -33,7 +33,13 @@ class Site:
     """A running server and an HTTP client for it."""
 
     def __init__(
-        self, *, url: str, client: httpx2.AsyncClient, workshop: Workshop, floor: Floor, streams: LiveStreams
+        self,
+        *,
+        url: str,
+        client: httpx2.AsyncClient,
+        workshop: AgentWorkspace,
+        floor: AgentRuntime,
+        streams: LiveStreams,
     ) -> None:
         self.url = url
         self.host = url.removeprefix("http://")
@@ -98,7 +104,7 @@ class Site:
 
 @asynccontextmanager
 async def serve(
-    workshop: Workshop,
+    workshop: AgentWorkspace,
     *,
     origins: tuple[str, ...] = (),
     limits: StreamLimits | None = None,
@@ -115,7 +121,7 @@ async def serve(
 
 @asynccontextmanager
 async def serve_with_auth(
-    workshop: Workshop,
+    workshop: AgentWorkspace,
     *,
     clock: Clock | None = None,
     rate_limiter: RequestRateLimiter | None = None,
@@ -140,8 +146,8 @@ async def serve_with_auth(
 @asynccontextmanager
 async def _open_site(
     app: HostOriginMiddleware,
-    workshop: Workshop,
-    floor: Floor,
+    workshop: AgentWorkspace,
+    floor: AgentRuntime,
     streams: LiveStreams,
     shutdown_grace_seconds: int = 1,
 ) -> AsyncIterator[Site]:

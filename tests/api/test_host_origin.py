@@ -11,7 +11,7 @@ import pytest
 from holdfast.bootstrap.logs import JsonLogFormatter, TextLogFormatter
 from tests.api.conftest import write_agents
 from tests.api.site import Site, serve
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 ALLOWED_ORIGIN: Final = "http://localhost:3000"
 
@@ -21,7 +21,7 @@ async def cors_site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[S
     """Yield a server that allows one other origin."""
     folder: Path = tmp_path_factory.mktemp("cors")
     async with serve(
-        write_agents(Workshop(folder / "workspace", folder / "holdfast.db")), origins=(ALLOWED_ORIGIN,)
+        write_agents(AgentWorkspace(folder / "workspace", folder / "holdfast.db")), origins=(ALLOWED_ORIGIN,)
     ) as site:
         yield site
 

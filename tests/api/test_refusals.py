@@ -47,7 +47,7 @@ async def idle_site(
     """Yield an idle server on each backend."""
     folder = tmp_path_factory.mktemp("still")
     database = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
-    async with serve(write_agents(Workshop(folder / "workspace", database))) as site:
+    async with serve(write_agents(AgentWorkspace(folder / "workspace", database))) as site:
         await site.post("/api/spaces", {"id": "other"})
         idle = IdleSite(site, database, await create_objects(site, "default"), await create_objects(site, "other"))
         await wait_until_idle(idle)

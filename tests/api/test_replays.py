@@ -6,7 +6,7 @@ from pathlib import Path
 from holdfast.domain.content import Json
 from tests.api.conftest import write_agents
 from tests.api.site import Site, eventually, serve_with_auth
-from tests.scenario.agents.workshop import Workshop, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, say
 
 IDEMPOTENCY_KEY = {"Idempotency-Key": "replayed"}
 
@@ -33,7 +33,7 @@ async def test_a_run_is_replayed_after_the_file_in_its_message_was_deleted(backe
 
 
 async def test_a_run_and_a_task_are_replayed_after_their_agent_was_removed(tmp_path: Path) -> None:
-    workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = write_agents(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     workshop.agent(say("done"), name="passing", task={"enabled": True})
     async with serve_with_auth(workshop) as site:
         path, body = f"/api/threads/{await site.thread(agent_type='passing')}/runs", {"input": "go"}
@@ -55,7 +55,7 @@ async def test_a_run_and_a_task_are_replayed_after_their_agent_was_removed(tmp_p
 
 
 async def test_a_run_is_replayed_while_the_queue_is_full(tmp_path: Path) -> None:
-    workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = write_agents(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with serve_with_auth(workshop, max_queued_runs=1) as site:
         path, body = f"/api/threads/{await site.thread(agent_type='staller')}/runs", {"input": "go"}
         first = await site.post(path, body)

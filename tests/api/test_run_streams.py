@@ -12,7 +12,7 @@ from holdfast.domain.ids import RunId
 from tests.api.conftest import write_agents
 from tests.api.site import Site, serve
 from tests.api.test_runs import wait_for_end
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 STREAM = {"Accept": "text/event-stream"}
 
@@ -85,7 +85,7 @@ async def test_an_error_of_a_stream_request_is_json(site: Site) -> None:
 
 
 async def test_no_run_is_created_above_the_stream_limit(tmp_path: Path) -> None:
-    workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = write_agents(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with serve(workshop, limits=StreamLimits(max_streams=1)) as site:
         stalled = f"/api/threads/{await site.thread(agent_type='staller')}/runs"
         thread = await site.thread()

@@ -9,7 +9,7 @@ import pytest
 from holdfast.domain.content import Json
 from tests.api.conftest import write_agents
 from tests.api.site import Site, eventually, serve
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
 async def wait_for_end(site: Site, run: Json) -> Json:
@@ -58,7 +58,7 @@ async def test_an_input_that_is_not_text_becomes_a_json_message(site: Site) -> N
 
 
 async def test_a_waiting_request_returns_the_current_run_when_the_server_stops(tmp_path: Path) -> None:
-    async with serve(write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))) as site:
+    async with serve(write_agents(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))) as site:
         thread = await site.thread(agent_type="staller")
         waiting = asyncio.ensure_future(
             site.request("POST", f"/api/threads/{thread}/runs?wait=60", json={"input": "go"})

@@ -62,8 +62,8 @@ def test_a_closed_stderr_is_ignored(tmp_path: Path) -> None:
 def test_heavy_modules_are_imported_only_by_commands_that_need_them() -> None:
     commands = [["version"], ["--help"], ["run", "follow", "--help"], ["serve", "--help"], ["serve", "--nonsense"]]
     program = f"{PROGRAM}\nprint([name for name in {HEAVY!r} if name in sys.modules])"
-    asked = json.dumps(commands)
+    command_lines = json.dumps(commands)
     done = subprocess.run(
-        [sys.executable, "-c", program], input=asked, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
+        [sys.executable, "-c", program], input=command_lines, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
     )
     assert done.stdout.splitlines()[-1] == "[]"

@@ -30,7 +30,7 @@ main()
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("follow")
-    fill(folder)
+    write_agents(folder)
     with run_server(folder, "--quiet") as up:
         yield up
 
@@ -142,7 +142,7 @@ def test_a_full_disk_has_its_own_exit_code(server: Server, options: list[str]) -
 
 
 def test_a_question_is_shown_and_the_run_followed_across_server_restarts(tmp_path: Path) -> None:
-    fill(tmp_path)
+    write_agents(tmp_path)
     with run_server(tmp_path, "--quiet") as server:
         run = server.start("asker")
         with follower(server, run) as following:
@@ -162,8 +162,8 @@ def test_ctrl_c_detaches_and_a_cancelled_run_has_its_own_exit_code(server: Serve
         following.process.send_signal(signal.SIGINT)
         code, _, err = following.end()
     assert code == 130
-    again = f"holdfast run follow {run} --transport ws --url {server.url} --json --after "
-    assert f"detached, the run continues: {again}" in err
+    resume_command = f"holdfast run follow {run} --transport ws --url {server.url} --json --after "
+    assert f"detached, the run continues: {resume_command}" in err
     assert server.request(f"/api/runs/{run}")["status"] in ("queued", "running")
     with follower(server, run, "--json") as following:
         following.until("TEXT_MESSAGE_CONTENT")
@@ -174,13 +174,13 @@ def test_ctrl_c_detaches_and_a_cancelled_run_has_its_own_exit_code(server: Serve
 
 
 def test_followers_survive_a_killed_server_and_see_every_event_once(tmp_path: Path) -> None:
-    workshop = fill(tmp_path)
+    workspace = write_agents(tmp_path)
     with run_server(tmp_path, "--quiet") as server:
         run = server.start("staller")
         with follower(server, run, "--json") as sse, follower(server, run, "--json", "--transport", "ws") as ws:
             first_parts = [following.until("TEXT_MESSAGE_CONTENT") for following in (sse, ws)]
             server.kill()
-            workshop.script(say("here I am again", chunks=15), agent="staller")
+            workspace.script(say("here I am again", chunks=15), agent="staller")
             with run_server(tmp_path, "--quiet", "--port", server.port) as another:
                 ended = [following.end() for following in (sse, ws)]
                 log = another.log(run)

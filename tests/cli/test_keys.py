@@ -24,7 +24,7 @@ SECRET: Final = re.compile(r"hf_[0-9a-f]{32}_[A-Za-z0-9_-]{43}")
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> str:
-    """Return the folder that `serving` serves."""
+    """Return the folder that `run_server` serves."""
     return str(Workspace.create(tmp_path / "workspace").path)
 
 
@@ -133,8 +133,8 @@ def _arguments(line: str) -> list[str]:
     return shlex.split(line)[1:]
 
 
-def _curled(line: str, url: str) -> Json:
-    done = subprocess.run(
+def _run_curl(line: str, url: str) -> Json:
+    process = subprocess.run(
         line.replace(ADDRESS, url), shell=True, capture_output=True, timeout=TIMEOUT_SECONDS, check=True, env=os.environ
     )
     return json.loads(process.stdout)

@@ -105,9 +105,9 @@ def test_every_json_log_line_is_an_object_and_quiet_has_no_startup_lines(tmp_pat
     with announced(workspace, "--log-format", "json") as line:
         first = json.loads(line)
     assert (first["logger"], first["level"], first["version"]) == ("holdfast.server", "info", package.__version__)
-    assert first["message"] == f"serving {workspace} at {first['url']}"
+    assert first["message"] == f"run_server {workspace} at {first['url']}"
     with announced(workspace) as line:
-        assert line.startswith(f"holdfast {package.__version__} serving {workspace} at http://")
+        assert line.startswith(f"holdfast {package.__version__} run_server {workspace} at http://")
     with run_server(tmp_path, "--log-format", "json", "--quiet") as server:
         assert server.stop() == (0, "")
 
@@ -151,9 +151,9 @@ def test_rules_for_workspace_tools_are_valid_and_a_broken_edit_is_logged_once(
 def test_a_port_or_database_in_use_is_reported(tmp_path: Path) -> None:
     other = Workspace.create(tmp_path / "other").path
     with run_server(tmp_path) as server:
-        held = ["serve", "--workspace", str(tmp_path / "workspace"), "--port", "0"]
-        taken = ["serve", "--workspace", str(other), "--port", server.port]
-        ended = run_all([held, taken])
+        same_database = ["serve", "--workspace", str(tmp_path / "workspace"), "--port", "0"]
+        same_port = ["serve", "--workspace", str(other), "--port", server.port]
+        ended = run_all([same_database, same_port])
     assert [(done.code, done.out, done.err.count("\n")) for done in ended] == [(1, "", 1)] * 2
     assert "STORE_OWNED" in ended[0].err
     assert f"cannot listen on 127.0.0.1:{server.port}" in ended[1].err

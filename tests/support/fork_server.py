@@ -89,12 +89,10 @@ class ForkServer:
         order = Order(task, HANG_TIMEOUT_SECONDS if seconds is None else seconds)
         messages, end = await asyncio.to_thread(self._exchange, order)
         if seconds is None and end.overdue:
-            raise AssertionError(f"a victim hung after it had said {messages[-3:]}")
+            raise AssertionError(f"a victim hung after it had sent {messages[-3:]}")
         killed = os.WIFSIGNALED(end.status) and os.WTERMSIG(end.status) == signal.SIGKILL
         if end.status != 0 and not killed:
-            raise AssertionError(
-                f"a victim failed ({end.status}): {messages[-1] if messages else 'it messages nothing'}"
-            )
+            raise AssertionError(f"a victim failed ({end.status}): {messages[-1] if messages else 'it sent nothing'}")
         return Death(messages, killed)
 
     def _start(self) -> subprocess.Popen[bytes]:

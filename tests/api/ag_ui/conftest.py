@@ -7,7 +7,7 @@ import pytest
 from tests.api.ag_ui.driver import Driver, driving, need_client
 from tests.api.conftest import write_agents as write_common_agents
 from tests.api.site import Site, serve
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_log
 
@@ -52,7 +52,7 @@ def write_agents(workshop: AgentWorkspace) -> AgentWorkspace:
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield a shared server; afterwards the log must be consistent."""
     folder = tmp_path_factory.mktemp("ag-ui")
-    workshop = write_agents(Workshop(folder / "workspace", folder / "holdfast.db"))
+    workshop = write_agents(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))
     async with serve(workshop) as shared:
         yield shared
     async with open_probe(folder / "holdfast.db") as probe:

@@ -11,7 +11,7 @@ from tests.api.ag_ui.test_client_tools import TOOL, pending, tool_result
 from tests.api.ag_ui.test_interrupts import resolved
 from tests.api.site import Site, eventually
 from tests.api.streams.restarting_server import serve_with_restarts
-from tests.scenario.agents.workshop import Workshop, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, say
 
 TIMEOUT_SECONDS: Final = 120.0
 
@@ -46,7 +46,7 @@ async def test_a_client_rejoins_after_the_server_was_killed(driver: Driver, tmp_
     workshop.agent(say("this is only a part", stall=True))
     async with (
         asyncio.timeout(TIMEOUT_SECONDS),
-        serve_with_restarts(tmp_path, database=workshop.where, workers=2, lease=2.0) as server,
+        serve_with_restarts(tmp_path, database=workshop.database, workers=2, lease=2.0) as server,
     ):
         url = f"http://{await server.host()}"
         client = await driver.client(url, "talk", agent="bot")

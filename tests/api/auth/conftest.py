@@ -10,7 +10,7 @@ import pytest
 from holdfast.domain.content import Json
 from tests.api.conftest import write_agents
 from tests.api.site import Site, serve_with_auth
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 ACME: Final = "acme"
 GLOBEX: Final = "globex"
@@ -74,7 +74,7 @@ async def create_keys(site: Site) -> AuthSite:
 async def auth_site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AuthSite]:
     """Yield the server that these tests share."""
     folder: Path = tmp_path_factory.mktemp("auth")
-    async with serve_with_auth(write_agents(Workshop(folder / "workspace", folder / "holdfast.db"))) as site:
+    async with serve_with_auth(write_agents(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))) as site:
         yield await create_keys(site)
 
 

@@ -7,13 +7,13 @@ import pytest
 from tests.api.auth.conftest import ACME, GLOBEX, AuthSite, check_status
 from tests.api.conftest import write_agents
 from tests.api.site import serve_with_auth
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
 async def test_keys_are_required_once_the_first_one_exists(
     tmp_path: Path,
 ) -> None:
-    async with serve_with_auth(write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))) as site:
+    async with serve_with_auth(write_agents(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))) as site:
         await site.get("/api/threads")
         response = await site.request("GET", "/v1/models", headers={"Authorization": "Bearer none needed"})
         assert response.status_code == 200
@@ -29,7 +29,7 @@ async def test_keys_are_required_once_the_first_one_exists(
 
 
 async def test_a_server_can_require_keys_from_the_start(tmp_path: Path) -> None:
-    workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = write_agents(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with serve_with_auth(workshop, require_key=True) as site:
         await site.get("/api/threads", expect=401)
 

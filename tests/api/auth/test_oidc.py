@@ -35,7 +35,7 @@ from holdfast.testing.clock import HeldClock
 from tests.api.auth.conftest import ACME, GLOBEX
 from tests.api.conftest import write_agents
 from tests.api.site import serve_app, serve_with_auth
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 AUDIENCE: Final = "holdfast"
 ADMISSION_RULES: Final = [
@@ -331,7 +331,7 @@ def test_an_invalid_settings_file_is_refused(tmp_path: Path, text: str, message:
 
 async def test_a_token_is_accepted_like_a_key(tmp_path: Path) -> None:
     async with run_issuer() as issuer:
-        workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+        workshop = write_agents(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
         authenticator = make_authenticator(issuer, FakeMonotonic())
         async with serve_with_auth(workshop, oidc=authenticator) as site:
             await site.get("/api/threads", expect=401)

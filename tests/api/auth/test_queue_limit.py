@@ -9,11 +9,11 @@ from openai import AsyncOpenAI, RateLimitError
 from tests.api.auth.conftest import ACME, GLOBEX, check_status, create_keys
 from tests.api.conftest import write_agents
 from tests.api.site import TIMEOUT_SECONDS, eventually, serve_with_auth
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
 async def test_a_space_with_a_full_queue_refuses_runs_and_others_accept_them(tmp_path: Path) -> None:
-    workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = write_agents(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with serve_with_auth(workshop, max_queued_runs=2) as site:
         auth_site = await create_keys(site)
         acme_key, globex_key = auth_site.keys[f"{ACME} run"], auth_site.keys[f"{GLOBEX} run"]

@@ -20,7 +20,7 @@ from holdfast.testing.clock import HeldClock
 from tests.api.auth.conftest import ACME, AuthSite, bearer, check_status, create_keys
 from tests.api.conftest import NewDatabase, write_agents
 from tests.api.site import TIMEOUT_SECONDS, Site, serve_with_auth
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 HOUR: Final = timedelta(hours=1)
 USER_MESSAGE: Final = {"id": "m", "role": "user", "content": "go"}
@@ -173,7 +173,7 @@ async def test_a_waiting_request_gets_401_when_its_key_is_revoked(auth_site: Aut
 
 async def test_an_expired_key_is_refused_and_its_stream_ends(tmp_path: Path) -> None:
     clock = HeldClock()
-    workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = write_agents(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with serve_with_auth(workshop, clock=clock) as site:
         auth_site = await create_keys(site)
         soon = instant(Millis(clock.now() + HOUR // timedelta(milliseconds=1)))
@@ -189,8 +189,8 @@ async def test_a_key_revoked_in_another_process_is_refused_and_its_stream_ends(
 ) -> None:
     url = await new_database()
     async with (
-        serve_with_auth(write_agents(Workshop(tmp_path / "one", url))) as one,
-        serve_with_auth(write_agents(Workshop(tmp_path / "two", url))) as two,
+        serve_with_auth(write_agents(AgentWorkspace(tmp_path / "one", url))) as one,
+        serve_with_auth(write_agents(AgentWorkspace(tmp_path / "two", url))) as two,
     ):
         await two.get("/api/threads")
         auth_site = await create_keys(one)
@@ -204,7 +204,7 @@ async def test_a_key_revoked_in_another_process_is_refused_and_its_stream_ends(
 
 
 async def test_connections_opened_without_a_key_end_when_the_first_key_is_created(tmp_path: Path) -> None:
-    workshop = write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    workshop = write_agents(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
     async with serve_with_auth(workshop) as site:
         open_site = AuthSite(site, "")
         async with (

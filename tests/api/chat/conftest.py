@@ -7,7 +7,7 @@ import pytest
 from tests.api.conftest import BACKENDS, NewDatabase
 from tests.api.openai.clients import fill
 from tests.api.site import Site, serve
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
 @pytest.fixture(scope="session", params=BACKENDS)
@@ -17,5 +17,5 @@ async def site(
     """Yield a shared server."""
     folder = tmp_path_factory.mktemp("chat")
     where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
-    async with serve(fill(Workshop(folder / "workspace", where))) as site:
+    async with serve(fill(AgentWorkspace(folder / "workspace", where))) as site:
         yield site

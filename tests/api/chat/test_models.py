@@ -9,7 +9,7 @@ from holdfast.domain.content import Json
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply
 from tests.api.chat.test_chat import check_error
 from tests.api.site import Site, serve
-from tests.scenario.agents.workshop import STAND_IN, Workshop
+from tests.scenario.agents.agent_workspace import STAND_IN, AgentWorkspace
 
 SECRET: Final = "sk-very-secret"
 

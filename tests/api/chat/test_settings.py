@@ -13,7 +13,7 @@ from holdfast.domain.content import Json
 from holdfast.workspace.settings_file import RESTART_KEYS
 from tests.api.chat.test_chat import check_error
 from tests.api.site import Site, serve
-from tests.scenario.agents.workshop import Workshop, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, say
 
 SECRET: Final = "hunter2-and-more"
 PROVIDER: Final[Json] = {"api": "openai", "base_url": "http://me:pass-word@127.0.0.1:1/v1", "api_key_env": "OFFICE_KEY"}

@@ -37,14 +37,14 @@ from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield a shared server without workers: tests work on its runs themselves."""
     folder = tmp_path_factory.mktemp("socket")
-    async with serve(write_agents(Workshop(folder / "workspace", folder / "holdfast.db")), workers=0) as site:
+    async with serve(write_agents(AgentWorkspace(folder / "workspace", folder / "holdfast.db")), workers=0) as site:
         yield site
 
 
 @pytest.fixture
 def workshop(tmp_path: Path) -> AgentWorkspace:
     """Return a workspace on SQLite."""
-    return write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    return write_agents(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
 
 
 async def next_run(site: Site, manual_run: ManualRun, **more: Any) -> ManualRun:
@@ -340,14 +340,14 @@ async def test_an_idle_socket_sends_pings(workshop: AgentWorkspace) -> None:
         assert [await with_timeout(client.connection.recv()) for _ in range(3)] == 3 * [PING]
 
 
-async def test_a_server_that_stops_closes_the_socket(workshop: Workshop) -> None:
+async def test_a_server_that_stops_closes_the_socket(workshop: AgentWorkspace) -> None:
     async with serve(workshop, workers=0) as own, connect(own.host) as client:
         await client.check_open()
         own.streams.close()
         await client.check_closed(SocketClose.CLOSING)
 
 
-async def test_a_socket_beyond_the_limit_is_rejected(workshop: Workshop) -> None:
+async def test_a_socket_beyond_the_limit_is_rejected(workshop: AgentWorkspace) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(max_streams=1)) as own, connect(own.host):
         with pytest.raises(InvalidStatus) as refused:
             async with connect(own.host):
@@ -356,7 +356,7 @@ async def test_a_socket_beyond_the_limit_is_rejected(workshop: Workshop) -> None
         assert (answer.status_code, b"TOO_MANY_STREAMS" in (answer.body or b"")) == (503, True)
 
 
-async def test_a_stalled_client_is_disconnected_and_resumes_without_loss(workshop: Workshop) -> None:
+async def test_a_stalled_client_is_disconnected_and_resumes_without_loss(workshop: AgentWorkspace) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(stall_timeout_seconds=0.1)) as own:
         manual_run = await start_manual_run(own.store)
         async with connect(own.host) as client:

@@ -14,7 +14,7 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import StepKind, StepState
 from tests.api.chat.socket_client import LOOK, PUSH, connect
 from tests.api.site import Site, serve
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 
 TOOLS: Final[list[Json]] = ["remote__push", "remote__look"]
 ALLOW_ALL: Final[Json] = {"allow": TOOLS}

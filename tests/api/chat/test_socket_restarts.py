@@ -10,7 +10,7 @@ from holdfast.domain.content import Json
 from holdfast.workspace.folder import Workspace
 from tests.api.chat.socket_client import LOOK, PUSH, connect
 from tests.api.server_process import TIMEOUT_SECONDS, Server, run_server
-from tests.scenario.agents.workshop import call, calling, say
+from tests.scenario.agents.agent_workspace import call, calling, say
 
 FINAL_TURN: Final = say("so: {$last_tool}")
 

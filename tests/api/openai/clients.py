@@ -7,7 +7,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from holdfast.domain.content import Json
 from tests.api.site import TIMEOUT_SECONDS, Site
-from tests.scenario.agents.workshop import Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 
 WEATHER: Final[Json] = {
     "type": "function",

@@ -7,17 +7,17 @@ import pytest
 
 from tests.api.conftest import BACKENDS, NewDatabase, write_agents
 from tests.api.site import Site, serve
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
 @pytest.fixture
 def workshop(tmp_path: Path) -> AgentWorkspace:
     """Return a workspace on SQLite."""
-    return write_agents(Workshop(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    return write_agents(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
 
 
 @pytest.fixture
-async def own_site(workshop: Workshop) -> AsyncIterator[Site]:
+async def own_site(workshop: AgentWorkspace) -> AsyncIterator[Site]:
     """Yield a server without workers that no other test uses."""
     async with serve(workshop, workers=0) as site:
         yield site
@@ -27,7 +27,7 @@ async def own_site(workshop: Workshop) -> AsyncIterator[Site]:
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     """Yield the server without workers that tests share."""
     folder = tmp_path_factory.mktemp("streams")
-    async with serve(write_agents(Workshop(folder / "workspace", folder / "holdfast.db")), workers=0) as site:
+    async with serve(write_agents(AgentWorkspace(folder / "workspace", folder / "holdfast.db")), workers=0) as site:
         yield site
 
 
@@ -37,5 +37,5 @@ async def backend_site(
 ) -> AsyncIterator[Site]:
     """Yield a server without workers on each backend."""
     database = tmp_path / "holdfast.db" if request.param == "sqlite" else await new_database()
-    async with serve(write_agents(Workshop(tmp_path / "workspace", database)), workers=0) as site:
+    async with serve(write_agents(AgentWorkspace(tmp_path / "workspace", database)), workers=0) as site:
         yield site

@@ -18,7 +18,7 @@ from holdfast.bootstrap.workspace import Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.control.principal import LOCAL_PRINCIPAL
 from tests.api.site import serve_app
-from tests.support.fork_server import Say
+from tests.support.fork_server import SendMessage
 
 
 class _Placeholder:
@@ -48,7 +48,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
 
 
-def work(raw: Any, say: Say) -> None:
+def work(raw: Any, say: SendMessage) -> None:
     """Serve until killed."""
     asyncio.run(_serve(msgspec.convert(raw, ServerOptions)))
 

@@ -24,7 +24,7 @@ from tests.api.site import Site, eventually, serve
 from tests.api.streams.manual_run import ManualRun, start_manual_run, with_timeout
 from tests.api.streams.readers import Frame, SseReader, event_of, post, sse, ws
 from tests.api.streams.test_handshakes import VALID_HEADERS
-from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 from tests.support.postgres import PostgresServer
 
 OUTAGE_TIMEOUT_SECONDS: Final = 60.0
@@ -57,7 +57,7 @@ async def test_deleting_a_run_during_its_replay_closes_its_socket(site: Site) ->
 
 async def test_streams_survive_a_restart_of_the_database(own_postgres: PostgresServer, tmp_path: Path) -> None:
     url = await own_postgres.create_database("streams")
-    async with serve(write_agents(Workshop(tmp_path / "workspace", url)), workers=0) as site:
+    async with serve(write_agents(AgentWorkspace(tmp_path / "workspace", url)), workers=0) as site:
         manual_run = await start_manual_run(site.store)
         await manual_run.say("before")
         async with (
@@ -78,7 +78,7 @@ async def test_streams_survive_a_restart_of_the_database(own_postgres: PostgresS
 async def test_a_stopping_server_ends_its_streams_and_the_next_one_resumes_them(tmp_path: Path) -> None:
     database = tmp_path / "holdfast.db"
     steps = [calling(call("log_write", message=f"{n}"), say="and on ", delay_ms=20) for n in range(20)]
-    Workshop(tmp_path / "workspace", database).agent(*steps, say("done"), tools=["log_write"])
+    AgentWorkspace(tmp_path / "workspace", database).agent(*steps, say("done"), tools=["log_write"])
     run, events = RunId("run_1"), Events()
     with run_server(tmp_path, "--database", str(database)) as server:
         last = await _follow_until_stopped(server, run, events)

@@ -18,7 +18,7 @@ from tests.api.conftest import write_agents
 from tests.api.site import Site, serve
 from tests.api.streams.readers import event_of, post, sse, ws
 from tests.api.streams.restarting_server import RestartingServer, serve_with_restarts
-from tests.scenario.agents.workshop import SPACE, Workshop, call, calling, say
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 from tests.support.postgres import PostgresServer
 
 RUNS: Final = 8
@@ -37,7 +37,7 @@ async def test_16_readers_of_a_killed_server_see_every_event_once(
     backend: str, tmp_path: Path, postgres: PostgresServer
 ) -> None:
     database = tmp_path / "holdfast.db" if backend == "sqlite" else await postgres.create_database("restarts")
-    workshop = _write_long_agent(Workshop(tmp_path / "workspace", database))
+    workshop = _write_long_agent(AgentWorkspace(tmp_path / "workspace", database))
     async with asyncio.timeout(KILLS_TIMEOUT_SECONDS):
         async with serve_with_restarts(tmp_path, database=database, workers=RUNS, lease=2.0) as server:
             runs = [await _start(server, number) for number in range(RUNS)]
@@ -62,7 +62,7 @@ async def test_after_200_kills_everything_acknowledged_exists(tmp_path: Path) ->
             tasks.create_task(_kill_after_each_response(folder))
 
 
-def _write_long_agent(workshop: Workshop) -> Workshop:
+def _write_long_agent(workshop: AgentWorkspace) -> AgentWorkspace:
     """Write an agent that sends much text in many steps."""
     steps = [calling(call("log_write", message=f"{n}"), say="on I go " * 10, chunks=10, delay_ms=3) for n in range(10)]
     workshop.agent(*steps, say("done"), tools=["log_write"])
@@ -113,8 +113,8 @@ async def _follow_ws(server: RestartingServer, run: RunId, events: Events) -> No
 
 async def _kill_after_each_response(folder: Path) -> None:
     """Kill a server after each response, and check that everything it acknowledged exists."""
-    workshop = write_agents(Workshop(folder / "workspace", folder / "holdfast.db"))
-    async with serve_with_restarts(folder, database=workshop.where, workers=0) as server:
+    workshop = write_agents(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))
+    async with serve_with_restarts(folder, database=workshop.database, workers=0) as server:
         assert await post(await server.host(), "/api/threads", {"id": "thr_1", "agent_type": "bot"}) == 201
         for number in range(KILLS_PER_SERVER):
             assert await (_start_task if number % 2 else _start_run)(await server.host(), number) in (201, 202)
@@ -143,4 +143,4 @@ async def _check_task(site: Site, number: int) -> None:
 async def _check_run(site: Site, run: str) -> None:
     """Check that a run exists and completes."""
     run_row = await site.store.runs.get(SPACE, RunId(run))
-    assert (await site.floor.ended(run_row)).status is RunStatus.COMPLETED
+    assert (await site.floor.wait_until_ended(run_row)).status is RunStatus.COMPLETED

@@ -22,7 +22,7 @@ from tests.api.site import TIMEOUT_SECONDS, Site, serve
 from tests.api.streams.manual_run import ManualRun, start_manual_run, with_timeout
 from tests.api.streams.readers import sse, ws
 from tests.api.streams.test_handshakes import VALID_HEADERS
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 PING: Final = b"\x89\xfd" + 4 * b"\0" + 125 * b"x"
 """A WebSocket ping frame of the maximum size."""
@@ -74,7 +74,7 @@ async def test_unread_pongs_are_not_buffered_without_limit(own_site: Site) -> No
         assert max(each.get_write_buffer_size() for each in transports()) < 1024 * 1024
 
 
-async def test_a_client_that_pings_and_reads_nothing_is_disconnected(workshop: Workshop) -> None:
+async def test_a_client_that_pings_and_reads_nothing_is_disconnected(workshop: AgentWorkspace) -> None:
     limits = StreamLimits(keepalive_seconds=0.3, stall_timeout_seconds=0.1)
     async with serve(workshop, workers=0, limits=limits) as site:
         manual_run = await start_manual_run(site.store)
@@ -87,7 +87,9 @@ async def test_a_client_that_pings_and_reads_nothing_is_disconnected(workshop: W
 
 
 @pytest.mark.parametrize(("kind", "headers"), [("sse", ""), ("ws", VALID_HEADERS)])
-async def test_the_connection_of_a_disconnected_reader_is_closed(workshop: Workshop, kind: str, headers: str) -> None:
+async def test_the_connection_of_a_disconnected_reader_is_closed(
+    workshop: AgentWorkspace, kind: str, headers: str
+) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(stall_timeout_seconds=0.1)) as site:
         manual_run = await start_manual_run(site.store)
         await write_flood(manual_run)
@@ -100,7 +102,7 @@ async def test_the_connection_of_a_disconnected_reader_is_closed(workshop: Works
 
 @pytest.mark.parametrize(("kind", "headers"), [("sse", ""), ("ws", VALID_HEADERS)])
 async def test_stalled_readers_do_not_delay_a_stop(
-    workshop: Workshop, caplog: pytest.LogCaptureFixture, kind: str, headers: str
+    workshop: AgentWorkspace, caplog: pytest.LogCaptureFixture, kind: str, headers: str
 ) -> None:
     async with serve(workshop, workers=0, shutdown_grace_seconds=10) as site:
         manual_run = await start_manual_run(site.store)
@@ -179,7 +181,7 @@ async def test_null_is_not_a_valid_cursor(site: Site) -> None:
 
 
 async def test_a_stream_above_the_limit_is_not_logged_as_an_error(
-    workshop: Workshop, caplog: pytest.LogCaptureFixture
+    workshop: AgentWorkspace, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(max_streams=1)) as site:
         path = f"/api/runs/{(await start_manual_run(site.store)).id}/sse"

@@ -12,7 +12,7 @@ from holdfast.domain.run import RunStatus
 from tests.api.site import TIMEOUT_SECONDS, Site, serve
 from tests.api.streams.manual_run import start_manual_run, with_timeout
 from tests.api.streams.readers import sse
-from tests.scenario.agents.workshop import SPACE, Workshop
+from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace
 
 
 async def test_the_headers_of_a_stream_keep_proxies_from_buffering(site: Site) -> None:
@@ -124,7 +124,7 @@ async def test_ending_a_run_from_outside_ends_its_stream(site: Site) -> None:
     assert [frame.id for frame in frames] == [2]
 
 
-async def test_a_silent_stream_sends_keepalives(workshop: Workshop) -> None:
+async def test_a_silent_stream_sends_keepalives(workshop: AgentWorkspace) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(keepalive_seconds=0.03)) as site:
         manual_run = await start_manual_run(site.store)
         async with sse(site.host, f"/api/runs/{manual_run.id}/sse", after=1) as stream:
@@ -132,7 +132,7 @@ async def test_a_silent_stream_sends_keepalives(workshop: Workshop) -> None:
         assert comments == [None, "keepalive", "keepalive", "keepalive"]
 
 
-async def test_a_stream_above_the_limit_is_refused(workshop: Workshop) -> None:
+async def test_a_stream_above_the_limit_is_refused(workshop: AgentWorkspace) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(max_streams=2)) as site:
         path = f"/api/runs/{(await start_manual_run(site.store)).id}/sse"
         async with sse(site.host, path), sse(site.host, path):
@@ -156,7 +156,7 @@ async def test_a_stopping_server_ends_its_streams(own_site: Site) -> None:
 
 
 async def test_a_stalled_reader_is_disconnected_and_can_resume(
-    workshop: Workshop, caplog: pytest.LogCaptureFixture
+    workshop: AgentWorkspace, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(stall_timeout_seconds=0.1)) as site:
         manual_run = await start_manual_run(site.store)
@@ -172,7 +172,7 @@ async def test_a_stalled_reader_is_disconnected_and_can_resume(
             assert [(frame.id, frame.data) for frame in await stream.rest()] == (await site.log(manual_run.id))[1:]
 
 
-async def test_a_slow_reader_does_not_grow_the_buffers(workshop: Workshop) -> None:
+async def test_a_slow_reader_does_not_grow_the_buffers(workshop: AgentWorkspace) -> None:
     async with serve(workshop, workers=0) as site:
         manual_run = await start_manual_run(site.store)
         stalled = await _open_stalled(site, f"/api/runs/{manual_run.id}/sse")

@@ -14,7 +14,7 @@ from holdfast.control.streams.live_streams import StreamLimits
 from tests.api.site import TIMEOUT_SECONDS, Site, serve
 from tests.api.streams.manual_run import start_manual_run, with_timeout
 from tests.api.streams.readers import ws
-from tests.scenario.agents.workshop import Workshop
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
 async def test_each_event_is_a_message_and_the_end_of_the_run_closes_the_socket(site: Site) -> None:
@@ -49,7 +49,7 @@ async def test_anything_else_closes_the_socket(site: Site, message: str | bytes)
         assert stream.close_code == WebSocketCloseCode.UNSUPPORTED
 
 
-async def test_a_silent_socket_is_pinged(workshop: Workshop) -> None:
+async def test_a_silent_socket_is_pinged(workshop: AgentWorkspace) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(keepalive_seconds=0.03)) as site:
         manual_run = await start_manual_run(site.store)
         async with ws(site.host, f"/api/runs/{manual_run.id}/ws?last_event_id=1") as stream:
@@ -69,7 +69,7 @@ async def test_a_refused_socket_gets_the_matching_error(site: Site) -> None:
     assert await _refusal(site, "/api/runs/run%20none/ws") == (404, "NOT_FOUND")
 
 
-async def test_a_stream_above_the_limit_is_refused(workshop: Workshop) -> None:
+async def test_a_stream_above_the_limit_is_refused(workshop: AgentWorkspace) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(max_streams=1)) as site:
         path = f"/api/runs/{(await start_manual_run(site.store)).id}/ws"
         async with ws(site.host, path):
@@ -85,7 +85,7 @@ async def test_a_stopping_server_closes_its_sockets(own_site: Site) -> None:
         assert stream.close_code == WebSocketCloseCode.CLOSING
 
 
-async def test_a_stalled_reader_is_disconnected_with_its_own_close_code(workshop: Workshop) -> None:
+async def test_a_stalled_reader_is_disconnected_with_its_own_close_code(workshop: AgentWorkspace) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(stall_timeout_seconds=0.1)) as site:
         manual_run = await start_manual_run(site.store)
         async with ws(site.host, f"/api/runs/{manual_run.id}/ws") as stream:

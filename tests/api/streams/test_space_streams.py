@@ -5,7 +5,7 @@ import msgspec
 from tests.api.site import Site
 from tests.api.streams.manual_run import start_manual_run, with_timeout
 from tests.api.streams.readers import SseReader, sse
-from tests.scenario.agents.workshop import SPACE
+from tests.scenario.agents.agent_workspace import SPACE
 
 
 async def test_the_notification_stream_starts_with_the_next_notification(backend_site: Site) -> None:

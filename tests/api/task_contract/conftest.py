@@ -17,7 +17,7 @@ from tests.support.log_check import check_log
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TaskClient]:
     """Yield a client of a shared server on SQLite; afterwards the log must be consistent."""
     folder = tmp_path_factory.mktemp("tasks")
-    async with serve(fill(Workshop(folder / "workspace", folder / "holdfast.db"))) as site:
+    async with serve(fill(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))) as site:
         yield TaskClient(site)
     async with open_probe(folder / "holdfast.db") as probe:
         await check_log(probe)
@@ -30,7 +30,7 @@ async def any_client(
     """Yield a client of a shared server, on every backend in turn."""
     folder = tmp_path_factory.mktemp("tasks")
     where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
-    async with serve(fill(Workshop(folder / "workspace", where))) as site:
+    async with serve(fill(AgentWorkspace(folder / "workspace", where))) as site:
         yield TaskClient(site)
 
 
@@ -41,7 +41,7 @@ async def idle_client(
     """Yield a client of a server without workers, on every backend in turn: tests work on its tasks themselves."""
     folder = tmp_path_factory.mktemp("tasks")
     where = folder / "holdfast.db" if request.param == "sqlite" else await new_database()
-    async with serve(fill(Workshop(folder / "workspace", where)), workers=0) as site:
+    async with serve(fill(AgentWorkspace(folder / "workspace", where)), workers=0) as site:
         yield TaskClient(site)
 
 

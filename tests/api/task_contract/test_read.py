@@ -167,7 +167,7 @@ async def test_the_cursor_of_a_list_is_its_last_task(idle_client: TaskClient) ->
     )
 
 
-async def test_a_page_may_exceed_the_native_page_size(workshop: Workshop) -> None:
+async def test_a_page_may_exceed_the_native_page_size(workshop: AgentWorkspace) -> None:
     async with serve(workshop, workers=0) as site:
         new = NewRun(thread=NewThread(agent_type="bot"), mode=Mode.TASK)
         runs = [made.run for made in await asyncio.gather(*(site.store.runs.create(SPACE, new) for _ in range(205)))]

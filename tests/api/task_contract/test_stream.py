@@ -148,7 +148,7 @@ async def test_deleting_a_task_ends_its_stream(any_client: TaskClient) -> None:
     assert frames[-1].retry == 86_400_000
 
 
-async def test_a_stream_without_task_events_sends_keepalives(workshop: Workshop) -> None:
+async def test_a_stream_without_task_events_sends_keepalives(workshop: AgentWorkspace) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(keepalive_seconds=0.03)) as site:
         worker = await claim_new_task(TaskClient(site))
         async with TaskClient(site).stream(worker.task) as stream:
@@ -171,7 +171,7 @@ async def test_a_task_continues_after_its_reader_disconnects(client: TaskClient)
     assert (await client.run(task)).status is RunStatus.COMPLETED
 
 
-async def test_a_stalled_reader_is_disconnected_and_can_resume(workshop: Workshop) -> None:
+async def test_a_stalled_reader_is_disconnected_and_can_resume(workshop: AgentWorkspace) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(stall_timeout_seconds=0.1)) as site:
         client = TaskClient(site)
         worker = await claim_new_task(client)
@@ -187,7 +187,7 @@ async def test_a_stalled_reader_is_disconnected_and_can_resume(workshop: Worksho
         assert read_frames(await client.read_stream(worker.task))[:-1] == await client.events(worker.task)
 
 
-async def test_a_stopping_server_ends_streams_and_a_full_one_rejects_them(workshop: Workshop) -> None:
+async def test_a_stopping_server_ends_streams_and_a_full_one_rejects_them(workshop: AgentWorkspace) -> None:
     async with serve(workshop, workers=0, limits=StreamLimits(max_streams=1)) as site:
         client = TaskClient(site)
         worker = await claim_new_task(client)

@@ -7,7 +7,7 @@ from holdfast.domain.errors import Unavailable
 from tests.scenario.agents.agent_workspace import AgentRuntime
 
 
-async def test_a_process_is_ready_until_it_stops(floor: Floor) -> None:
+async def test_a_process_is_ready_until_it_stops(floor: AgentRuntime) -> None:
     health = HealthControl(floor.store.spaces, version="1")
     assert (await health.ready()).status == "ready"
     health.close()

@@ -15,7 +15,7 @@ from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWork
 from tests.unit.control.unchanged import unchanged
 
 
-async def failed_run(floor: Floor, **options: Any) -> Run:
+async def failed_run(floor: AgentRuntime, **options: Any) -> Run:
     """Return a run that failed after it had called a tool."""
     run = await floor.start("begin", **options)
     lease = await claim(floor.store)
@@ -23,7 +23,7 @@ async def failed_run(floor: Floor, **options: Any) -> Run:
     return await floor.get(run)
 
 
-async def test_a_retry_continues_from_the_last_step(floor: Floor) -> None:
+async def test_a_retry_continues_from_the_last_step(floor: AgentRuntime) -> None:
     failed = await failed_run(
         floor,
         mode=Mode.TASK,
@@ -59,21 +59,21 @@ async def test_a_retry_from_the_start_is_a_fork_with_the_same_input(floor: Agent
     assert [message.content for message in history] == ["one", "done", "be brief", "two"]
 
 
-async def test_a_retry_from_the_start_of_the_first_run_has_no_base(floor: Floor) -> None:
+async def test_a_retry_from_the_start_of_the_first_run_has_no_base(floor: AgentRuntime) -> None:
     failed = await failed_run(floor)
     retried = (await floor.runs.retry(SPACE, failed.id, from_start=True)).run
     assert retried.base_run_id is None
     assert [message.content for message in await floor.store.messages.history(SPACE, retried.id)] == ["begin"]
 
 
-async def test_a_cancelled_run_can_be_retried(floor: Floor) -> None:
+async def test_a_cancelled_run_can_be_retried(floor: AgentRuntime) -> None:
     run = await floor.start("begin")
     await floor.runs.cancel(SPACE, run.id)
     retried = (await floor.runs.retry(SPACE, run.id)).run
     assert (retried.status, retried.base_run_id) == (RunStatus.QUEUED, run.id)
 
 
-async def test_only_failed_and_cancelled_runs_are_retried(floor: Floor, workshop: Workshop) -> None:
+async def test_only_failed_and_cancelled_runs_are_retried(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     completed = await floor.start()
     await finish(floor.store, await claim(floor.store))
     live = await floor.start()

@@ -23,7 +23,7 @@ def new_input_interrupt(name: str, **fields: Any) -> NewInterrupt:
     return new_interrupt(name, **{"kind": InterruptKind.INPUT, **fields})
 
 
-async def start_waiting_run(floor: Floor, *names: str, parent: Run | None = None, **fields: Any) -> Run:
+async def start_waiting_run(floor: AgentRuntime, *names: str, parent: Run | None = None, **fields: Any) -> Run:
     """Return a run that waits for the response of a person."""
     run = await floor.start(thread=NewThread(agent_type="bot"), parent_run_id=None if parent is None else parent.id)
     await commit(
@@ -35,14 +35,14 @@ async def start_waiting_run(floor: Floor, *names: str, parent: Run | None = None
     return await floor.get(run)
 
 
-async def test_a_single_interrupt_needs_no_id(floor: Floor) -> None:
+async def test_a_single_interrupt_needs_no_id(floor: AgentRuntime) -> None:
     run = await start_waiting_run(floor, "one")
     interrupt = await floor.runs.respond(SPACE, run.id, {"any": "thing"}, by="ada")
     assert (interrupt.status, interrupt.response) == (InterruptStatus.ANSWERED, {"any": "thing"})
     assert (interrupt.answered_by, (await floor.get(run)).status) == ("ada", RunStatus.QUEUED)
 
 
-async def test_the_digest_of_an_approval_is_optional(floor: Floor, workshop: Workshop) -> None:
+async def test_the_digest_of_an_approval_is_optional(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     run = await start_waiting_run(floor, "one", "two", kind=InterruptKind.APPROVAL, digest="of these arguments")
     async with unchanged(floor, workshop):
         for other in ("of others", ""):
@@ -52,7 +52,7 @@ async def test_the_digest_of_an_approval_is_optional(floor: Floor, workshop: Wor
     assert (await floor.runs.respond(SPACE, run.id, "yes")).status is InterruptStatus.ANSWERED
 
 
-async def test_several_interrupts_need_an_id(floor: Floor, workshop: Workshop) -> None:
+async def test_several_interrupts_need_an_id(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     run = await start_waiting_run(floor, "one", "two")
     async with unchanged(floor, workshop):
         with pytest.raises(Invalid, match="several open interrupts") as refused:
@@ -62,7 +62,7 @@ async def test_several_interrupts_need_an_id(floor: Floor, workshop: Workshop) -
     assert (await floor.runs.respond(SPACE, run.id, "no")).id == "one"
 
 
-async def test_an_interrupt_of_a_child_is_answered_at_the_root(floor: Floor) -> None:
+async def test_an_interrupt_of_a_child_is_answered_at_the_root(floor: AgentRuntime) -> None:
     root = await start_waiting_run(floor, "own")
     child = await start_waiting_run(floor, "of child", parent=root)
     await floor.runs.respond(SPACE, root.id, "yes", interrupt=InterruptId("own"))
@@ -70,7 +70,7 @@ async def test_an_interrupt_of_a_child_is_answered_at_the_root(floor: Floor) -> 
     assert (interrupt.id, interrupt.run_id, interrupt.root_run_id) == ("of child", child.id, root.id)
 
 
-async def test_an_interrupt_of_another_run_is_refused(floor: Floor, workshop: Workshop) -> None:
+async def test_an_interrupt_of_another_run_is_refused(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     run, other = await start_waiting_run(floor, "one"), await start_waiting_run(floor, "two")
     async with unchanged(floor, workshop):
         with pytest.raises(NotFound, match="has no interrupt `two`"):
@@ -78,7 +78,7 @@ async def test_an_interrupt_of_another_run_is_refused(floor: Floor, workshop: Wo
     assert (await floor.get(other)).status is RunStatus.WAITING
 
 
-async def test_an_interrupt_is_answered_once(floor: Floor, workshop: Workshop) -> None:
+async def test_an_interrupt_is_answered_once(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     run = await start_waiting_run(floor, "one")
     await floor.runs.respond(SPACE, run.id, "yes")
     async with unchanged(floor, workshop):
@@ -98,7 +98,7 @@ async def test_an_interrupt_is_answered_once(floor: Floor, workshop: Workshop) -
     ],
 )
 async def test_an_invalid_response_changes_nothing(
-    floor: Floor, workshop: Workshop, arguments: dict[str, Any], error: type[HoldfastError]
+    floor: AgentRuntime, workshop: AgentWorkspace, arguments: dict[str, Any], error: type[HoldfastError]
 ) -> None:
     run = await start_waiting_run(floor, "one")
     async with unchanged(floor, workshop):
@@ -107,7 +107,7 @@ async def test_an_invalid_response_changes_nothing(
 
 
 @pytest.mark.parametrize("response", ["blue", 7, None, {"outcome": "red"}])
-async def test_a_response_must_match_the_schema(floor: Floor, workshop: Workshop, response: Json) -> None:
+async def test_a_response_must_match_the_schema(floor: AgentRuntime, workshop: AgentWorkspace, response: Json) -> None:
     run = await start_waiting_run(floor, "one", response_schema=CHOICE)
     async with unchanged(floor, workshop):
         with pytest.raises(Invalid, match="does not match its schema") as refused:
@@ -116,26 +116,26 @@ async def test_a_response_must_match_the_schema(floor: Floor, workshop: Workshop
     assert (await floor.runs.respond(SPACE, run.id, "red")).response == "red"
 
 
-async def test_an_invalid_response_schema_is_ignored(floor: Floor) -> None:
+async def test_an_invalid_response_schema_is_ignored(floor: AgentRuntime) -> None:
     run = await start_waiting_run(floor, "one", response_schema={"type": "colour"})
     assert (await floor.runs.respond(SPACE, run.id, "red")).status is InterruptStatus.ANSWERED
 
 
-async def test_a_run_with_an_open_interrupt_is_not_steered(floor: Floor, workshop: Workshop) -> None:
+async def test_a_run_with_an_open_interrupt_is_not_steered(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     run = await start_waiting_run(floor, "one")
     async with unchanged(floor, workshop):
         with pytest.raises(Waiting):
             await floor.runs.steer(SPACE, run.id, "psst")
 
 
-async def test_a_run_whose_child_has_an_open_interrupt_can_be_steered(floor: Floor) -> None:
+async def test_a_run_whose_child_has_an_open_interrupt_can_be_steered(floor: AgentRuntime) -> None:
     root = await start_waiting_run(floor, "own")
     await start_waiting_run(floor, "of child", parent=root)
     await floor.runs.respond(SPACE, root.id, "yes", interrupt=InterruptId("own"))
     assert await floor.runs.steer(SPACE, root.id, "psst") == 2
 
 
-async def test_cancelling_a_run_cancels_its_children(floor: Floor) -> None:
+async def test_cancelling_a_run_cancels_its_children(floor: AgentRuntime) -> None:
     root = await start_waiting_run(floor, "own")
     child = await start_waiting_run(floor, "of child", parent=root)
     ended = await floor.runs.cancel(SPACE, root.id, by="ada")
@@ -144,7 +144,7 @@ async def test_cancelling_a_run_cancels_its_children(floor: Floor) -> None:
     assert await floor.open_interrupts(root) == []
 
 
-async def test_an_ended_run_is_not_cancelled(floor: Floor, workshop: Workshop) -> None:
+async def test_an_ended_run_is_not_cancelled(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     cancelled, completed = await start_waiting_run(floor, "one"), await floor.start()
     await floor.runs.cancel(SPACE, cancelled.id)
     await finish(floor.store, await claim(floor.store))

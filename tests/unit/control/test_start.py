@@ -17,7 +17,7 @@ from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWork
 from tests.unit.control.unchanged import unchanged
 
 
-async def test_a_run_inherits_the_model_and_the_limits_of_its_agent(floor: Floor) -> None:
+async def test_a_run_inherits_the_model_and_the_limits_of_its_agent(floor: AgentRuntime) -> None:
     run = await floor.start(limits=Limits(token_budget=10))
     assert (run.agent_type, run.model, run.status) == ("bot", "scripted:script.json", RunStatus.QUEUED)
     assert run.limits == Limits(max_iterations=20, token_budget=10)
@@ -28,12 +28,12 @@ async def test_a_run_keeps_the_model_that_is_chosen_for_it(floor: AgentRuntime, 
     assert (await floor.start(model="scripted:other.json")).model == "scripted:other.json"
 
 
-async def test_the_agent_defaults_to_that_of_the_thread(floor: Floor) -> None:
+async def test_the_agent_defaults_to_that_of_the_thread(floor: AgentRuntime) -> None:
     thread = await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))
     assert (await floor.start(thread=thread.id)).agent_type == "bot"
 
 
-async def test_the_current_agent_of_the_thread_is_used(floor: Floor, workshop: Workshop) -> None:
+async def test_the_current_agent_of_the_thread_is_used(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     thread = (await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))).id
     assert (await floor.start(thread=thread)).agent_type == "bot"
     workshop.agent(say("x"), name="other")
@@ -70,14 +70,14 @@ REFUSED: list[tuple[dict[str, Any], type[HoldfastError], str]] = [
 
 @pytest.mark.parametrize(("options", "error", "message"), REFUSED, ids=lambda value: str(value)[:30])
 async def test_an_invalid_run_is_refused_and_nothing_is_created(
-    floor: Floor, workshop: Workshop, options: dict[str, Any], error: type[HoldfastError], message: str
+    floor: AgentRuntime, workshop: AgentWorkspace, options: dict[str, Any], error: type[HoldfastError], message: str
 ) -> None:
     async with unchanged(floor, workshop):
         with pytest.raises(error, match=message):
             await floor.start(**options)
 
 
-async def test_an_invalid_agent_starts_no_run(floor: Floor, workshop: Workshop) -> None:
+async def test_an_invalid_agent_starts_no_run(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
     workshop.write("agents/bad/AGENT.md", "x")
     workshop.write("agents/bad/agent.json", {"model": "scripted:x.json", "toolz": []})
     async with unchanged(floor, workshop):
@@ -93,7 +93,9 @@ async def test_a_thread_that_is_archived_takes_no_run(floor: AgentRuntime, works
             await floor.start(thread=thread.id)
 
 
-async def test_the_same_request_under_the_same_key_returns_the_same_run(floor: Floor, workshop: Workshop) -> None:
+async def test_the_same_request_under_the_same_key_returns_the_same_run(
+    floor: AgentRuntime, workshop: AgentWorkspace
+) -> None:
     thread = await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))
     new = NewRun(thread=thread.id, messages=[user("go")], idempotency_key="once")
     first = await floor.runs.start(SPACE, new)
@@ -111,7 +113,7 @@ EDITS: list[Callable[[AgentWorkspace], None]] = [
 
 @pytest.mark.parametrize("edit", EDITS)
 async def test_a_request_is_the_same_after_its_agent_was_edited(
-    floor: Floor, workshop: Workshop, edit: Callable[[Workshop], None]
+    floor: AgentRuntime, workshop: AgentWorkspace, edit: Callable[[AgentWorkspace], None]
 ) -> None:
     thread = await floor.store.threads.create(SPACE, NewThread(agent_type="bot"))
     new = NewRun(thread=thread.id, messages=[user("go")], idempotency_key="once")

@@ -9,9 +9,9 @@ from tests.scenario.agents.agent_workspace import AgentRuntime, AgentWorkspace
 
 
 @asynccontextmanager
-async def unchanged(floor: Floor, workshop: Workshop) -> AsyncIterator[None]:
+async def unchanged(floor: AgentRuntime, workshop: AgentWorkspace) -> AsyncIterator[None]:
     """Check that the block changes no row."""
-    database = Path(workshop.where)
+    database = Path(workshop.database)
     await floor.store.notifications.dispatch()  # otherwise the engine dispatches during the block
     before = await rows_of(database)
     yield
