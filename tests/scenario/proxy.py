@@ -10,6 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 _SOCKET = ".s.PGSQL.5432"
 _COMMIT = b"COMMIT;\0"
 _READY = b"Z\0\0\0\5"
+_SHUTDOWN_FIELDS = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0"
+_SHUTDOWN = b"E" + (len(_SHUTDOWN_FIELDS) + 4).to_bytes(4, "big") + _SHUTDOWN_FIELDS
 
 
 class CommitFault(Enum):
@@ -35,10 +37,18 @@ class Proxy:
         self.url = parts._replace(query=f"host={folder}").geturl()
         self.fault = CommitFault.NONE
         self.trigger = _COMMIT
+        self._clients: set[asyncio.StreamWriter] = set()
+
+    async def announce_shutdown(self) -> None:
+        """Send every client the server's last message, and leave the connection open."""
+        for writer in self._clients:
+            writer.write(_SHUTDOWN)
+            await writer.drain()
 
     async def serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client."""
         responses, server = await asyncio.open_unix_connection(f"{self._server}/{_SOCKET}")
+        self._clients.add(writer)
         try:
             async with asyncio.TaskGroup() as group:
                 responding = group.create_task(self._forward_responses(responses, writer))
@@ -54,6 +64,7 @@ class Proxy:
         except* OSError:
             pass
         finally:
+            self._clients.discard(writer)
             writer.transport.abort()
             server.transport.abort()
 

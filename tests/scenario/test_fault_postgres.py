@@ -196,6 +196,21 @@ async def test_the_outcome_of_a_commit_of_events_alone_can_be_read_after_a_cut_c
         assert written == len(text_events("x")) * (2 if fault is CommitFault.UNANSWERED else 1)
 
 
+async def test_a_session_that_the_server_has_ended_is_replaced_unnoticed(proxy: Proxy) -> None:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
+        (lease,) = await create_leased_runs(store, 1)
+        for number in range(5):
+            await proxy.announce_shutdown()
+            await asyncio.sleep(0.05)  # the driver reads the message while no statement runs
+            await store.journal.commit(Commit(lease=lease, events=text_events(str(number))))
+            await proxy.announce_shutdown()
+            await asyncio.sleep(0.05)
+            assert (await store.runs.get(SPACE, lease.run_id)).id == lease.run_id
+            await proxy.announce_shutdown()
+            await asyncio.sleep(0.05)
+            await store.journal.commit(numbered_commit(lease, number))
+
+
 @pytest.mark.parametrize("fault", [CommitFault.LOST, CommitFault.UNANSWERED])
 async def test_the_outcome_of_another_write_can_be_read_after_a_cut_connection(
     proxy: Proxy, fault: CommitFault

@@ -18,7 +18,7 @@ CUTS_PER_READER: Final = 160
 READERS_PER_TRANSPORT: Final = 4
 TEXT_LINES: Final = (1, 1, 40, 400)
 """Lengths of a text event in lines: enough that a reader that falls behind must read the log, on each backend."""
-MIN_LOG_READS: Final = 200
+MIN_LOG_READS: Final = 50
 """Minimum number of times that a reader behind the shared window reads the log."""
 
 Events = list[tuple[int, bytes]]

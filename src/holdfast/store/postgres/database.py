@@ -43,8 +43,7 @@ class PostgresDatabase:
 
     async def read(self, operation: Operation[T], *, quick: bool = False) -> T:
         """Run an operation on a snapshot."""
-        async with self._sessions.reading() as transaction:
-            return await operation(transaction)
+        return await self._sessions.read_with_retry(operation)
 
     async def write(self, operation: Operation[T], *, enqueues: bool = False) -> T:
         """Run an operation in a transaction, with retries; claims never join it."""

@@ -53,11 +53,16 @@ _TRANSLATIONS: Final[tuple[tuple[tuple[type[BaseException], ...], type[HoldfastE
 )
 """Driver errors, the Holdfast error and its message; the first match is used."""
 
+_NOT_SENT: Final = "cannot switch to state"
+"""How the driver's error starts when a statement was not sent, because the server had ended the session before."""
+
 
 def translate_error(exc: BaseException) -> BaseException:
-    """Return the Holdfast error for `exc`, `RetryTransaction` for a conflict, or `exc` itself if there is none."""
+    """Return the Holdfast error for `exc`, `RetryTransaction` if a retry is safe, or `exc` itself if there is none."""
     if isinstance(exc, pg.DeadlockDetectedError | pg.SerializationError):
         return RetryTransaction("the transaction conflicted with another one")
+    if isinstance(exc, pg.InternalClientError) and str(exc).startswith(_NOT_SENT):
+        return RetryTransaction("the server closed the connection before the statement was sent")
     for kinds, error, message in _TRANSLATIONS:
         if isinstance(exc, kinds):
             return error(f"{message} ({str(exc) or type(exc).__name__})")

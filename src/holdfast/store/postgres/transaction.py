@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import asyncpg
@@ -70,8 +70,10 @@ class LazyTransaction:
     async def rollback(self, error: BaseException) -> None:
         """Roll back; if that fails, close the connection, which makes the server roll back."""
         try:
-            if isinstance(error, TimeoutError):
-                raise error  # a rollback would wait for the response to the statement that timed out
+            if isinstance(error, TimeoutError | asyncpg.InternalClientError):
+                # A rollback would wait for the response to the statement that timed out. A connection on which the
+                # server sent an error while no statement ran stays busy until it is closed.
+                raise error
             if self._started:
                 # Not `wait_for`: before Python 3.12 it may lose a cancellation.
                 async with asyncio.timeout(ROLLBACK_TIMEOUT_SECONDS):
@@ -200,15 +202,13 @@ class Sessions:
                 error = OutcomeUnknown("the connection broke during the commit: check the result before you retry")
             raise error from exc
 
+    async def read_with_retry(self, operation: Operation[T]) -> T:
+        """Run an operation in a read transaction; retry it if its connection was closed before."""
+        return await _with_retry(self.reading, operation)
+
     async def write_with_retry(self, operation: Operation[T]) -> T:
         """Run an operation in a write transaction; retry it if it conflicts with others."""
-        for _ in range(MAX_ATTEMPTS):
-            try:
-                async with self.writing() as transaction:
-                    return await operation(transaction)
-            except RetryTransaction:
-                continue
-        raise Unavailable(f"the transaction conflicted with others {MAX_ATTEMPTS} times: try again")
+        return await _with_retry(self.writing, operation)
 
     @asynccontextmanager
     async def _block(self, *, reads: bool = False) -> AsyncIterator[LazyTransaction]:
@@ -224,3 +224,15 @@ class Sessions:
         finally:
             with suppress(*DRIVER_ERRORS):
                 await self._pool.release(connection)
+
+
+async def _with_retry(
+    session: Callable[[], AbstractAsyncContextManager[PostgresTransaction]], operation: Operation[T]
+) -> T:
+    for _ in range(MAX_ATTEMPTS):
+        try:
+            async with session() as transaction:
+                return await operation(transaction)
+        except RetryTransaction:
+            continue
+    raise Unavailable(f"the transaction conflicted with others {MAX_ATTEMPTS} times: try again")
