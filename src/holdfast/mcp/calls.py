@@ -1,6 +1,6 @@
 """Tool calls in progress on an MCP server, and the reason why its connection was lost.
 
-A call whose server asks for input stays open until it gets the answer.
+A call whose server asks for input stays open until it gets the response.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from holdfast.mcp.replies import UNNAMED_REQUEST, Elicitation, ElicitationReques
 class OpenCall:
     """One call in progress."""
 
-    def __init__(self, run_id: RunId, *, known_answers: dict[str, dict[str, Json]] | None = None) -> None:
-        """Create a call; `known_answers` are answers to earlier requests, by request fingerprint."""
+    def __init__(self, run_id: RunId, *, known_responses: dict[str, dict[str, Json]] | None = None) -> None:
+        """Create a call; `known_responses` are responses to earlier requests, by request fingerprint."""
         self.run_id = run_id
-        self._known_answers = known_answers or {}
+        self._known_responses = known_responses or {}
         self._outcomes: asyncio.Queue[McpResult | Elicitation | McpServerFailed] = asyncio.Queue()
-        self._answer: asyncio.Future[dict[str, Json]] | None = None
+        self._response: asyncio.Future[dict[str, Json]] | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -29,9 +29,9 @@ class OpenCall:
         return self._task is not None and self._task.done()
 
     @property
-    def awaiting_answer(self) -> bool:
-        """Whether the server waits for an answer."""
-        return self._answer is not None
+    def awaiting_response(self) -> bool:
+        """Whether the server waits for a response."""
+        return self._response is not None
 
     def start(self, tasks: asyncio.TaskGroup, call: Awaitable[McpResult | Elicitation]) -> None:
         """Start the call as a task."""
@@ -52,20 +52,20 @@ class OpenCall:
         return outcome
 
     async def ask(self, request: ElicitationRequest) -> dict[str, Json]:
-        """Emit an elicitation, and wait for the answer."""
-        if (known := self._known_answers.pop(request_fingerprint(request), None)) is not None:
+        """Emit an elicitation, and wait for the response."""
+        if (known := self._known_responses.pop(request_fingerprint(request), None)) is not None:
             return known
-        self._answer = asyncio.get_running_loop().create_future()
+        self._response = asyncio.get_running_loop().create_future()
         self._outcomes.put_nowait(Elicitation(requests={UNNAMED_REQUEST: request}, way="answer"))
         try:
-            return await self._answer
+            return await self._response
         finally:
-            self._answer = None
+            self._response = None
 
-    def answer(self, answer: dict[str, Json]) -> None:
-        """Pass the answer to the waiting server."""
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(answer)
+    def respond(self, response: dict[str, Json]) -> None:
+        """Pass the response to the waiting server."""
+        if self._response is not None and not self._response.done():
+            self._response.set_result(response)
 
     def cancel(self) -> None:
         """Cancel the call; the SDK notifies the server."""
@@ -86,14 +86,14 @@ class OpenCalls:
     def put(self, key: str, call: OpenCall) -> None:
         """Add a call; an older one with the same key is cancelled."""
         self.drop(key)
-        # Calls that were lost while they waited for an answer are removed here: no caller does it.
+        # Calls that were lost while they waited for a response are removed here: no caller does it.
         self._calls = {other: each for other, each in self._calls.items() if not each.done}
         self._calls[key] = call
 
-    def get_awaiting_answer(self, key: str) -> OpenCall | None:
-        """Return the call of a key, if its server waits for an answer."""
+    def get_awaiting_response(self, key: str) -> OpenCall | None:
+        """Return the call of a key, if its server waits for a response."""
         call = self._calls.get(key)
-        return call if call is not None and call.awaiting_answer else None
+        return call if call is not None and call.awaiting_response else None
 
     def drop(self, key: str) -> None:
         """Remove a call, and cancel it if it has not finished."""
@@ -106,13 +106,13 @@ class OpenCalls:
         for key in list(self._calls):
             self.drop(key)
 
-    def all_awaiting_answer(self) -> list[tuple[str, OpenCall]]:
-        """Return the calls whose server waits for an answer, with their keys."""
-        return [(key, call) for key, call in self._calls.items() if call.awaiting_answer]
+    def all_awaiting_response(self) -> list[tuple[str, OpenCall]]:
+        """Return the calls whose server waits for a response, with their keys."""
+        return [(key, call) for key, call in self._calls.items() if call.awaiting_response]
 
     def only_active(self) -> OpenCall | None:
         """Return the only call that is running, which a request of the server must belong to; else none."""
-        active = [call for call in self._calls.values() if not call.awaiting_answer and not call.done]
+        active = [call for call in self._calls.values() if not call.awaiting_response and not call.done]
         return active[0] if len(active) == 1 else None
 
 

@@ -75,18 +75,24 @@ class McpConnection:
             self.tools_changed = self.tools_changed or not complete
 
     async def call(
-        self, tool: str, arguments: dict[str, Json], *, key: str, answers: dict[str, dict[str, Json]], state: str | None
+        self,
+        tool: str,
+        arguments: dict[str, Json],
+        *,
+        key: str,
+        responses: dict[str, dict[str, Json]],
+        state: str | None,
     ) -> McpResult | Elicitation:
-        """Call a tool, or repeat a call with the `answers` to its elicitation."""
-        responses: types.InputResponses = {
-            name: types.ElicitResult.model_validate(answer) for name, answer in answers.items()
+        """Call a tool, or repeat a call with the `responses` to its elicitation."""
+        input_responses: types.InputResponses = {
+            name: types.ElicitResult.model_validate(response) for name, response in responses.items()
         }
         with _wrap_errors(self._loss):
             for _ in range(MAX_CALL_ROUNDS):
                 result = await self._client.session.call_tool(
                     tool,
                     arguments,
-                    input_responses=responses or None,
+                    input_responses=input_responses or None,
                     request_state=state,
                     meta=cast(types.RequestParamsMeta, {CALL_KEY_META: key}),
                     allow_input_required=True,
@@ -95,7 +101,7 @@ class McpConnection:
                     return msgspec.convert(result.model_dump(mode="json", by_alias=True, exclude_none=True), McpResult)
                 if result.input_requests:
                     return _to_elicitation(result.input_requests, result.request_state)
-                responses, state = {}, result.request_state
+                input_responses, state = {}, result.request_state
                 await asyncio.sleep(CALL_ROUND_INTERVAL_SECONDS)
             raise McpServerFailed(f"it did not finish the call in {MAX_CALL_ROUNDS} rounds")
 

@@ -1,7 +1,7 @@
 """MCP tool results and elicitations, converted to tool replies and interrupts of a run.
 
-Since the 2026 protocol a call ends with its elicitation and is repeated with the answers, so a restart loses
-nothing. Older servers wait for the answer while the call is open; if such a server dies, the call is lost.
+Since the 2026 protocol a call ends with its elicitation and is repeated with the responses, so a restart loses
+nothing. Older servers wait for the response while the call is open; if such a server dies, the call is lost.
 """
 
 from base64 import b64decode
@@ -135,7 +135,7 @@ class Elicitation(msgspec.Struct, frozen=True, kw_only=True):
 
     requests: dict[str, ElicitationRequest]
     way: Literal["call_again", "answer"]
-    """How to continue: repeat the call with the answers, or pass them to the open call."""
+    """How to continue: repeat the call with the responses, or pass them to the open call."""
     state: str | None = None
     """The server's own state, sent back when the call is repeated."""
 
@@ -164,23 +164,24 @@ def elicitation_from_interrupt(interrupt: ToolInterrupt) -> Elicitation:
 
 
 def elicitation_responses(elicitation: Elicitation, response: Json) -> dict[str, dict[str, Json]]:
-    """Return the answer to each request; a request without a valid answer is cancelled."""
-    answers = response if isinstance(response, dict) else {}
+    """Return the response to each request; a request without a valid response is cancelled."""
+    given = response if isinstance(response, dict) else {}
     if len(elicitation.requests) == 1:
-        return {name: _normalize_answer(answers) for name in elicitation.requests}
-    return {name: _normalize_answer(answers.get(name)) for name in elicitation.requests}
+        return {name: _normalize_response(given) for name in elicitation.requests}
+    return {name: _normalize_response(given.get(name)) for name in elicitation.requests}
 
 
 def request_fingerprint(request: ElicitationRequest) -> str:
-    """Return a digest of a request: a repeated request has the same, and gets the same answer."""
+    """Return a digest of a request: a repeated request has the same, and gets the same response."""
     return request_digest(request)
 
 
-def _normalize_answer(answer: Json) -> dict[str, Json]:
-    if not isinstance(answer, Mapping) or answer.get("action") not in _ACTIONS:
+def _normalize_response(response: Json) -> dict[str, Json]:
+    if not isinstance(response, Mapping) or response.get("action") not in _ACTIONS:
         return _CANCEL_RESPONSE
-    accepted = answer["action"] == "accept" and isinstance(answer.get("content"), dict)
-    return {"action": answer["action"], "content": answer["content"]} if accepted else {"action": answer["action"]}
+    action = response["action"]
+    accepted = action == "accept" and isinstance(response.get("content"), dict)
+    return {"action": action, "content": response["content"]} if accepted else {"action": action}
 
 
 def _schema(request: ElicitationRequest) -> dict[str, Json]:

@@ -41,7 +41,7 @@ MAX_BACKOFF_SECONDS: Final = 60.0
 """Longest delay between two attempts to connect."""
 
 OpenConnection: TypeAlias = "Callable[[ConnectionLoss, ElicitHandler], AbstractAsyncContextManager[McpConnection]]"
-_Answers: TypeAlias = dict[str, dict[str, Json]]
+_Responses: TypeAlias = dict[str, dict[str, Json]]
 _log: Final = logging.getLogger("holdfast.mcp")
 
 
@@ -120,21 +120,21 @@ class McpServerClient:
         arguments: dict[str, Json],
         *,
         key: str,
-        known_answers: _Answers | None = None,
-        answers: _Answers | None = None,
+        known_responses: _Responses | None = None,
+        responses: _Responses | None = None,
         state: str | None = None,
     ) -> McpResult | Elicitation:
         """Call a tool; retry once if the connection turned out to be unusable before the call started.
 
-        `answers` and `state` continue a call that ended with an elicitation. `known_answers` are returned to the
+        `responses` and `state` continue a call that ended with an elicitation. `known_responses` are returned to the
         server if it asks for the same input again while the call is open.
         """
 
         async def attempt() -> McpResult | Elicitation:
             connection = await self._connected()
-            call = OpenCall(run_id, known_answers=known_answers)
+            call = OpenCall(run_id, known_responses=known_responses)
             self.open_calls.put(key, call)
-            call.start(self._tasks, connection.call(tool, arguments, key=key, answers=answers or {}, state=state))
+            call.start(self._tasks, connection.call(tool, arguments, key=key, responses=responses or {}, state=state))
             return await self._next(key, call)
 
         try:
@@ -144,7 +144,7 @@ class McpServerClient:
                 raise
             return await attempt()
 
-    async def answer(
+    async def respond(
         self,
         run_id: RunId,
         tool: str,
@@ -156,17 +156,17 @@ class McpServerClient:
         retry: bool,
     ) -> McpResult | Elicitation:
         """Continue a call with the response to its elicitation; a call that was lost is repeated if `retry`."""
-        answers = elicitation_responses(elicitation, response)
+        responses = elicitation_responses(elicitation, response)
         if elicitation.way == "call_again":
-            return await self.call(run_id, tool, arguments, key=key, answers=answers, state=elicitation.state)
-        open_call = self.open_calls.get_awaiting_answer(key)
+            return await self.call(run_id, tool, arguments, key=key, responses=responses, state=elicitation.state)
+        open_call = self.open_calls.get_awaiting_response(key)
         if open_call is not None:
-            open_call.answer(answers[UNNAMED_REQUEST])
+            open_call.respond(responses[UNNAMED_REQUEST])
             return await self._next(key, open_call)
         if not retry:
-            raise McpServerFailed(f"the MCP server `{self.name}` ended while it waited for the answer")
-        known = {request_fingerprint(request): answers[name] for name, request in elicitation.requests.items()}
-        return await self.call(run_id, tool, arguments, key=key, known_answers=known)
+            raise McpServerFailed(f"the MCP server `{self.name}` ended while it waited for the response")
+        known = {request_fingerprint(request): responses[name] for name, request in elicitation.requests.items()}
+        return await self.call(run_id, tool, arguments, key=key, known_responses=known)
 
     def close(self) -> None:
         """Cancel all calls and close the connection."""
@@ -185,7 +185,7 @@ class McpServerClient:
             ) from exc
         finally:
             self._used_at = self._monotonic()
-            if not call.awaiting_answer:
+            if not call.awaiting_response:
                 self.open_calls.drop(key)
 
     async def _connected(self) -> "McpConnection":

@@ -110,7 +110,7 @@ def resolve_variables(texts: Mapping[str, str], environment: Mapping[str, str]) 
 
 
 SWEEP_INTERVAL_SECONDS: Final = 1.0
-"""Seconds between two checks for calls that wait for an answer although their runs have ended."""
+"""Seconds between two checks for calls that wait for a response although their runs have ended."""
 
 
 class McpServerPool:
@@ -152,15 +152,15 @@ class McpServerPool:
         if not secrets:
             return reply
         redaction = Redaction(secrets)
-        interrupt = reply.question
+        interrupt = reply.interrupt
         if interrupt is not None:
             interrupt = replace(interrupt, message=redaction.text(interrupt.message))
-        return replace(reply, content=redaction.json(reply.content), question=interrupt)
+        return replace(reply, content=redaction.json(reply.content), interrupt=interrupt)
 
     async def sweep(self, runs: Runs) -> None:
-        """Cancel the calls that wait for an answer although their runs have ended."""
+        """Cancel the calls that wait for a response although their runs have ended."""
         for (space, _, _), server in list(self._servers.items()):
-            for key, call in server.open_calls.all_awaiting_answer():
+            for key, call in server.open_calls.all_awaiting_response():
                 try:
                     ended = (await runs.get(space, call.run_id)).status.terminal
                 except NotFound:

@@ -76,8 +76,8 @@ class McpTools:
         await self._journal.inbox(lease)
         server = self._server(lease, name)
 
-        async def answer(tool: McpTool) -> McpResult | Elicitation:
-            return await server.answer(
+        async def respond(tool: McpTool) -> McpResult | Elicitation:
+            return await server.respond(
                 lease.run_id,
                 tool.remote_name,
                 arguments,
@@ -87,7 +87,7 @@ class McpTools:
                 retry=tool.spec.kind is not ToolClass.EFFECTFUL,
             )
 
-        return await self._reply(lease, server, name, arguments, answer)
+        return await self._reply(lease, server, name, arguments, respond)
 
     async def trust(self, lease: Lease, name: str, digest: str) -> None:
         """Trust a tool with the digest that a person has approved."""
@@ -119,7 +119,7 @@ class McpTools:
 
     async def _to_reply(self, lease: Lease, server: McpServerClient, outcome: McpResult | Elicitation) -> ToolReply:
         if isinstance(outcome, Elicitation):
-            return ToolReply(content=None, question=elicitation_interrupt(server.name, outcome))
+            return ToolReply(content=None, interrupt=elicitation_interrupt(server.name, outcome))
 
         async def save(content: bytes, media_type: str) -> str:
             new = NewFile(name=f"{server.name}-output", content=content, media_type=media_type)

@@ -105,8 +105,8 @@ async def test_a_second_call_with_the_same_key_cancels_the_first(servers: McpSer
     elicitation = await server.call(RUN, "ask", {"text": "who"}, key="k")
     assert isinstance(elicitation, Elicitation)
     assert await call_text(server, "echo", "hello", key="k") == "hello"
-    with pytest.raises(McpServerFailed, match="ended while it waited for the answer"):
-        await server.answer(RUN, "ask", {}, key="k", elicitation=elicitation, response=None, retry=False)
+    with pytest.raises(McpServerFailed, match="ended while it waited for the response"):
+        await server.respond(RUN, "ask", {}, key="k", elicitation=elicitation, response=None, retry=False)
 
 
 async def test_an_unreachable_url_fails_like_a_process(servers: McpServerPool) -> None:
@@ -155,7 +155,7 @@ async def test_a_server_waits_for_an_answer_while_others_call_it(servers: McpSer
     assert list(elicitation.requests) == [UNNAMED_REQUEST]
     other = asyncio.ensure_future(call_text(server, "echo", "hello", key="b"))  # the plain server is sequential
     accepted = {"action": "accept", "content": {"name": "Ada"}}
-    result = await server.answer(RUN, "ask", {}, key="a", elicitation=elicitation, response=accepted, retry=False)
+    result = await server.respond(RUN, "ask", {}, key="a", elicitation=elicitation, response=accepted, retry=False)
     assert isinstance(result, McpResult)
     assert result.content[0].text == '{"action": "accept", "content": {"name": "Ada"}}'
     assert await other == "hello"
