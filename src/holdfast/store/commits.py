@@ -22,11 +22,11 @@ from holdfast.store.artifacts import add_artifact
 from holdfast.store.commit_rows import PreparedCommit, usage_values
 from holdfast.store.creation import CreateRunRequest, create_run
 from holdfast.store.encoding import dump_json, dump_optional_json
-from holdfast.store.endings import queue_dependent_runs
 from holdfast.store.inbox import add_waits, dependencies_of_waits, notify_parent, notify_subscribers
-from holdfast.store.interrupts import notify_of_closed_interrupt, notify_parent_of_interrupts, parent_run_keys
+from holdfast.store.interrupts import ancestor_run_keys, notify_of_closed_interrupt, notify_parent_of_interrupts
 from holdfast.store.messages import ChainTip, check_new_ids, message_values
 from holdfast.store.notifications import notification_row
+from holdfast.store.run_end import queue_dependent_runs
 from holdfast.store.run_state import add_spending, check_budgets, spent_of_nearest_budget
 from holdfast.store.timers import timer_values
 from holdfast.store.transaction import Batch, Row, Transaction
@@ -111,7 +111,7 @@ async def _lock_rows(tx: Transaction, commits: Iterable[PreparedCommit]) -> froz
     }
     for commit in commits:
         if commit.commit.withdrawn and commit.lease.parent_key is not None:
-            notified.update(await parent_run_keys(tx, commit.lease.run_key))
+            notified.update(await ancestor_run_keys(tx, commit.lease.run_key))
     dependencies = await dependencies_of_waits(
         tx, [(commit.lease.space_id, commit.waits_on) for commit in commits if commit.waits_on]
     )
@@ -228,7 +228,7 @@ async def _add_rare_parts(tx: Transaction, prepared: Sequence[PreparedCommit]) -
     await tx.many("withdraw_interrupts", withdrawn)
     for item in prepared:
         for interrupt_id in item.commit.withdrawn if item.lease.parent_key is not None else ():
-            await notify_of_closed_interrupt(tx, await parent_run_keys(tx, item.lease.run_key), interrupt_id)
+            await notify_of_closed_interrupt(tx, await ancestor_run_keys(tx, item.lease.run_key), interrupt_id)
     await tx.many("add_timers", timers)
     await tx.many("cancel_timers", cancelled)
 

@@ -88,8 +88,8 @@ class SqlInterrupts(SqlPort):
     @writes
     async def _expire(self, tx: Transaction, due: Row) -> bool:
         """Close an expired interrupt and return true, unless somebody responded first."""
-        parents = await parent_run_keys(tx, due["run_key"])
-        await tx.lock(runs=[due["run_key"], *parents])
+        ancestors = await ancestor_run_keys(tx, due["run_key"])
+        await tx.lock(runs=[due["run_key"], *ancestors])
         row = await tx.one("interrupt", space=due["space_id"], id=due["id"])
         if row is None or row["status"] != InterruptStatus.OPEN:
             return False
@@ -98,7 +98,7 @@ class SqlInterrupts(SqlPort):
         data = dump_json({"interrupt_id": interrupt.id, "response": interrupt.default, "expired": True})
         await put_inbox_item(tx, row["run_key"], kind=InboxKind.RESPONSE, data=data)
         tx.hints.add(run=(due["space_id"], interrupt.run_id), queue=True)
-        await notify_of_closed_interrupt(tx, parents, interrupt.id)
+        await notify_of_closed_interrupt(tx, ancestors, interrupt.id)
         return True
 
     @writes
@@ -107,9 +107,9 @@ class SqlInterrupts(SqlPort):
     ) -> Interrupt:
         """Settle the interrupt and wake its run."""
         run_key = (await _interrupt_row(tx, space, interrupt))["run_key"]
-        parents = await parent_run_keys(tx, run_key)
-        await tx.lock(runs=[run_key, *parents])
-        await _settle(tx, space, await _interrupt_row(tx, space, interrupt), response, parents=parents)
+        ancestors = await ancestor_run_keys(tx, run_key)
+        await tx.lock(runs=[run_key, *ancestors])
+        await _settle(tx, space, await _interrupt_row(tx, space, interrupt), response, ancestors=ancestors)
         return _to_interrupt(await _interrupt_row(tx, space, interrupt))
 
     @writes
@@ -128,7 +128,7 @@ class SqlInterrupts(SqlPort):
         runs: dict[InterruptId, list[int]] = {}
         for interrupt in responses:
             run_key = (await _interrupt_row(tx, space, interrupt))["run_key"]
-            runs[interrupt] = [run_key, *await parent_run_keys(tx, run_key)]
+            runs[interrupt] = [run_key, *await ancestor_run_keys(tx, run_key)]
         await tx.lock(runs={key}.union(*runs.values()))
         if segment is not None:
             check_client_id(segment, field="segment")
@@ -139,7 +139,7 @@ class SqlInterrupts(SqlPort):
             if key not in runs[interrupt]:
                 raise NotFound(f"run `{run}` has no interrupt `{interrupt}`", id=interrupt)
             row = await _interrupt_row(tx, space, interrupt)
-            await _settle(tx, space, row, response, parents=runs[interrupt][1:], named=named)
+            await _settle(tx, space, row, response, ancestors=runs[interrupt][1:], named=named)
         for message in messages:
             data, created_by = dump_json(message), message.created_by
             await put_inbox_item(tx, key, kind=InboxKind.MESSAGE, data=data, created_by=created_by)
@@ -171,7 +171,7 @@ async def _settle(
     row: Row,
     response: InterruptResponse,
     *,
-    parents: Sequence[int],
+    ancestors: Sequence[int],
     named: tuple[int, RunId] | None = None,
 ) -> None:
     """Settle an interrupt whose run and ancestors are locked, and wake them; `named` is a run and its next segment."""
@@ -184,7 +184,7 @@ async def _settle(
     if await put_inbox_item(tx, run_key, kind=InboxKind.RESPONSE, data=data, created_by=principal) is None:
         raise Conflict(f"run `{interrupt.run_id}` has ended", run_id=interrupt.run_id)
     tx.hints.add(run=(space, interrupt.run_id), queue=True)
-    await notify_of_closed_interrupt(tx, parents, interrupt.id, named=named)
+    await notify_of_closed_interrupt(tx, ancestors, interrupt.id, named=named)
 
 
 async def _interrupt_row(tx: Transaction, space: SpaceId, interrupt: InterruptId) -> Row:
@@ -214,7 +214,7 @@ def _to_interrupt(row: Row) -> Interrupt:
     )
 
 
-async def parent_run_keys(tx: Transaction, run_key: int) -> list[int]:
+async def ancestor_run_keys(tx: Transaction, run_key: int) -> list[int]:
     """Return the keys of a run's ancestors, nearest first."""
     return [row["run_key"] for row in await tx.all("above", run_key=run_key)]
 
@@ -227,10 +227,10 @@ async def notify_parent_of_interrupts(tx: Transaction, parent_key: int, run: Run
 
 
 async def notify_of_closed_interrupt(
-    tx: Transaction, parents: Iterable[int], interrupt: InterruptId, *, named: tuple[int, RunId] | None = None
+    tx: Transaction, ancestors: Iterable[int], interrupt: InterruptId, *, named: tuple[int, RunId] | None = None
 ) -> None:
     """Notify locked ancestors of a closed interrupt; `named` is a run and the name of its next segment."""
-    for run_key in parents:
+    for run_key in ancestors:
         segment = {"segment": named[1]} if named is not None and named[0] == run_key else {}
         data = dump_json({"interrupt_id": interrupt, **segment})
         if await put_inbox_item(tx, run_key, kind=InboxKind.RESPONSE, data=data) is not None:

@@ -18,10 +18,10 @@ from holdfast.store.commit_rows import PreparedCommit, prepare_commit
 from holdfast.store.commits import COMMIT_BATCH
 from holdfast.store.creation import run_started_event
 from holdfast.store.encoding import dump_json
-from holdfast.store.endings import structural_events
 from holdfast.store.inbox import to_inbox_item
 from holdfast.store.interrupts import open_interrupts_of_run
 from holdfast.store.messages import MAX_HISTORY_MESSAGES, chain_messages_before, last_messages_of_lease
+from holdfast.store.run_end import structural_events
 from holdfast.store.run_rows import run_key_of
 from holdfast.store.run_state import current_values, steps_of_run
 from holdfast.store.threads import to_thread

@@ -18,7 +18,7 @@ from holdfast.domain.timer import NewTimer
 from holdfast.metrics.meters import Meters
 from holdfast.ports.log import LogAppend, log_head
 from holdfast.ports.queue import QueueState
-from holdfast.store.endings import RunEnd, end_run_trees, queue_dependent_runs
+from holdfast.store.run_end import RunEnd, end_run_trees, queue_dependent_runs
 from holdfast.store.run_rows import to_run
 from holdfast.store.run_state import budget_keys_of_run, has_budget
 from holdfast.store.timers import timer_values

@@ -20,9 +20,9 @@ from holdfast.domain.placement import (
 )
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread, ThreadStatus, check_accepts_runs
-from holdfast.store.endings import RunEnd, end_run_trees
 from holdfast.store.interrupts import open_interrupts_shown_by_run
 from holdfast.store.messages import last_exchange
+from holdfast.store.run_end import RunEnd, end_run_trees
 from holdfast.store.run_rows import base_run, run_row
 from holdfast.store.spaces import lock_space_shared
 from holdfast.store.threads import add_threads

@@ -28,8 +28,8 @@ from holdfast.store.creation import (
     run_of_idempotency_key,
 )
 from holdfast.store.encoding import dump_json
-from holdfast.store.endings import PLAN_VALUE, RunEnd, end_run_trees, lock_run_trees, plan_with_edits, save_values
 from holdfast.store.inbox import put_inbox_item, to_inbox_item
+from holdfast.store.run_end import PLAN_VALUE, RunEnd, end_run_trees, lock_run_trees, plan_with_edits, save_values
 from holdfast.store.run_rows import list_runs, run_key_of, run_row, to_run
 from holdfast.store.spaces import space_key
 from holdfast.store.threads import thread_row

@@ -96,7 +96,7 @@ async def test_an_effectful_call_whose_server_died_while_waiting_for_an_answer_i
     async with workspace.open() as runtime:
         await respond(runtime, interrupt, ADA)
         (result,) = await tool_results(runtime, run)
-        assert result.startswith("MCP_SERVER_FAILED: the MCP server `plain` ended while it waited for the answer")
+        assert result.startswith("MCP_SERVER_FAILED: the MCP server `plain` ended while it waited for the response")
         assert (await runtime.steps(run))[1].state is StepState.UNKNOWN
     assert effects(workspace).count("asked 1") == 1
 

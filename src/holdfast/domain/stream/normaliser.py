@@ -30,7 +30,7 @@ from holdfast.domain.events import (
     ToolCallArgs,
     ToolCallEvent,
 )
-from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
+from holdfast.domain.ids import RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Millis
 from holdfast.domain.stream.rules import normalise_reasoning, normalise_subagent, normalise_text, normalise_tool_call
 from holdfast.domain.stream.state import (
@@ -84,11 +84,6 @@ class StreamNormaliser:
     def open_subagents(self) -> tuple[RunId, ...]:
         """Sub-agents that are active in the open segment."""
         return tuple(self._state.subagents.open)
-
-    @property
-    def open_texts(self) -> tuple[MessageId, ...]:
-        """Text messages that have started and not ended."""
-        return tuple(self._state.texts.open)
 
     def has_call(self, call: ToolCallId) -> bool:
         """Tell whether a tool call was logged under this id."""

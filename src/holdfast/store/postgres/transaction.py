@@ -19,7 +19,7 @@ from holdfast.store.transaction import JournalEntry, NewRunRow, Operation, Retry
 
 ROLLBACK_TIMEOUT_SECONDS: Final = 5.0
 """Time after which a connection is closed instead of rolled back."""
-MAX_ATTEMPTS: Final = 10
+MAX_TRANSACTION_ATTEMPTS: Final = 10
 """Attempts to write a transaction that conflicts with others."""
 
 T = TypeVar("T")
@@ -229,10 +229,10 @@ class Sessions:
 async def _with_retry(
     session: Callable[[], AbstractAsyncContextManager[PostgresTransaction]], operation: Operation[T]
 ) -> T:
-    for _ in range(MAX_ATTEMPTS):
+    for _ in range(MAX_TRANSACTION_ATTEMPTS):
         try:
             async with session() as transaction:
                 return await operation(transaction)
         except RetryTransaction:
             continue
-    raise Unavailable(f"the transaction conflicted with others {MAX_ATTEMPTS} times: try again")
+    raise Unavailable(f"the transaction conflicted with others {MAX_TRANSACTION_ATTEMPTS} times: try again")

@@ -1,4 +1,4 @@
-"""The ways in which a worker ends its work on a run: complete, fail, suspend, requeue; and the interrupts of a run."""
+"""Moves of a run by its worker: complete, fail, suspend and requeue it, and open and close its interrupts."""
 
 from collections.abc import Sequence
 

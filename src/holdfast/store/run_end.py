@@ -1,4 +1,4 @@
-"""Ends runs from outside: a whole tree of runs in one transaction, with nothing left open.
+"""The end of runs from outside: a whole tree of runs in one transaction, with nothing left open.
 
 Unread messages, values and plan edits from people are saved with the ended run.
 """
