@@ -19,7 +19,7 @@ from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import Priority
 from holdfast.domain.space import MAX_SPACE_NAME_CHARS
 from holdfast.domain.task_ids import run_id_of
-from holdfast.domain.thread import DEFAULT_CONTEXT_WINDOW, MAX_THREAD_TITLE_CHARS, NewThread, ThreadPatch
+from holdfast.domain.thread import DEFAULT_CONTEXT_WINDOW_MESSAGES, MAX_THREAD_TITLE_CHARS, NewThread, ThreadPatch
 
 _Sequence = Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
 _Number = Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)]
@@ -51,7 +51,7 @@ class ThreadBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     agent_type: _Name | None = None
     """The agent of runs that name none; defaults to the default agent of the workspace."""
     locale: str | None = None
-    context_window: _Window = DEFAULT_CONTEXT_WINDOW
+    context_window: _Window = DEFAULT_CONTEXT_WINDOW_MESSAGES
     metadata: dict[str, Json] = {}
 
     def new_thread(self) -> NewThread:

@@ -35,7 +35,7 @@ MAX_CACHED_THREADS: Final = 4096
 _RETRYABLE: Final = frozenset({RunStatus.FAILED, RunStatus.CANCELLED})
 
 
-def check_response(interrupt: Interrupt, response: Json) -> None:
+def check_response_schema(interrupt: Interrupt, response: Json) -> None:
     """Raise `Invalid` unless `response` matches the response schema of the interrupt, if it has a valid one."""
     if interrupt.response_schema is None:
         return
@@ -225,11 +225,11 @@ class RunControl:
         digest of an approval is optional because the request never changes, but a given digest must match.
         """
         found = await self._find_interrupt(space, run, interrupt)
-        check_response(found, response)
-        answer = InterruptResponse(
+        check_response_schema(found, response)
+        signed = InterruptResponse(
             response=response, digest=found.digest if digest is None else digest, by=by or self._principal
         )
-        return await self._interrupts.respond(space, found.id, answer)
+        return await self._interrupts.respond(space, found.id, signed)
 
     async def steer(
         self, space: SpaceId, run: RunId, content: Content, *, message: MessageId | None = None, by: str | None = None

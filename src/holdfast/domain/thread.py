@@ -16,7 +16,7 @@ from holdfast.domain.validation import check_search_text, check_text
 MAX_THREAD_TITLE_CHARS: Final = 500
 MAX_SUMMARY_CHARS: Final = 20_000
 MAX_RETRIEVAL_INDEX_CHARS: Final = 1_000_000
-DEFAULT_CONTEXT_WINDOW: Final = 50
+DEFAULT_CONTEXT_WINDOW_MESSAGES: Final = 50
 _MAX_DERIVED_TITLE_CHARS: Final = 80
 
 
@@ -59,7 +59,7 @@ class NewThread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     title: str | None = None
     agent_type: str = "default"
     locale: str | None = None
-    context_window: int = DEFAULT_CONTEXT_WINDOW
+    context_window: int = DEFAULT_CONTEXT_WINDOW_MESSAGES
     metadata: dict[str, Json] = {}
     created_by: str | None = None
 

@@ -85,7 +85,7 @@ class ToolReply(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome is unknown; only for a `failed` call of an effectful tool."""
     untrusted: str | None = None
     """The source of third-party text in the result."""
-    question: ToolInterrupt | None = None
+    interrupt: ToolInterrupt | None = None
     """The call waits for a person's input; not available to transactional tools."""
 
 

@@ -28,8 +28,8 @@ from holdfast.ports.runtime import Clock
 
 MAX_RECENT_TAILS: Final = 128
 """Unwatched runs whose tail is kept: a stream may be about to watch one."""
-MAX_TAIL_BYTES: Final = 32 * 1024
-"""Bytes of events that are kept of a run."""
+MAX_TAIL_CHARS: Final = 32 * 1024
+"""Characters of event JSON that are kept of a run."""
 
 RunRef: TypeAlias = tuple[SpaceId, RunId]
 
@@ -63,7 +63,7 @@ class Tail:
             self._drop_events()
         self._appends.append(append)
         self._size += append.size
-        while self._size > MAX_TAIL_BYTES:
+        while self._size > MAX_TAIL_CHARS:
             self._size -= self._appends.popleft().size
 
     def events_after(self, seq: int) -> list[LoggedEvent]:

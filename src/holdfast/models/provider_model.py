@@ -22,8 +22,8 @@ from holdfast.models.provider_errors import wrap_open_errors, wrap_stream_errors
 from holdfast.models.streaming import StreamConverter
 from holdfast.ports.model import ModelCallPurpose, ModelDelta, ModelFinished, ModelRequest, TextDelta
 
-DEFAULT_CONTEXT_WINDOW: Final = 128_000
-"""Tokens, for a model whose context window is not known."""
+DEFAULT_CONTEXT_WINDOW_TOKENS: Final = 128_000
+"""For a model whose context window is not known."""
 
 _FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "refused"]
 
@@ -44,7 +44,7 @@ class ProviderModel:
         self._name = name
         self._model = model
         self._prices = prices
-        self._context_window = context_window or model.context_window or DEFAULT_CONTEXT_WINDOW
+        self._context_window = context_window or model.context_window or DEFAULT_CONTEXT_WINDOW_TOKENS
         self._idle_timeout = timeout
         self._fixed_settings = _fixed_settings(model, timeout)
         self._key = key

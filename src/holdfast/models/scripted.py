@@ -33,7 +33,7 @@ from holdfast.ports.model import (
     ToolCallStarted,
 )
 
-DEFAULT_CONTEXT_WINDOW: Final = 128_000
+DEFAULT_CONTEXT_WINDOW_TOKENS: Final = 128_000
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS_PER_CALL)]
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
@@ -83,7 +83,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     turns: Annotated[list[ScriptTurn], msgspec.Meta(min_length=1)]
     after_last: Literal["repeat", "fail"] = "fail"
-    context_window: Annotated[int, msgspec.Meta(ge=1)] = DEFAULT_CONTEXT_WINDOW
+    context_window: Annotated[int, msgspec.Meta(ge=1)] = DEFAULT_CONTEXT_WINDOW_TOKENS
 
 
 class ScriptFile:

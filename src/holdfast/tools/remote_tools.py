@@ -42,7 +42,7 @@ class PendingInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 def _result_from_reply(call: ToolContext, reply: ToolReply) -> ToolResult:
     """Return the result of a reply; with an input request, the call waits."""
-    if reply.question is None:
+    if reply.interrupt is None:
         has_pending = call.values.get(PENDING_INPUTS_VALUE) is not None
         return ToolResult(
             content=reply.content,
@@ -54,12 +54,13 @@ def _result_from_reply(call: ToolContext, reply: ToolReply) -> ToolResult:
     interrupt = NewInterrupt(
         kind=InterruptKind.INPUT,
         id=InterruptId(derived_id("int", key=call.key)),
-        message=reply.question.message,
+        message=reply.interrupt.message,
         tool_call_id=call.id,
-        response_schema=reply.question.response_schema,
+        response_schema=reply.interrupt.response_schema,
     )
     return ToolResult(
-        wait=InterruptWait(interrupt=interrupt), revisions={PENDING_INPUTS_VALUE: _update_pending(call, reply.question)}
+        wait=InterruptWait(interrupt=interrupt),
+        revisions={PENDING_INPUTS_VALUE: _update_pending(call, reply.interrupt)},
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import Millis
 from holdfast.domain.run import RunStatus
-from holdfast.engine.watcher import MAX_RECENT_TAILS, MAX_TAIL_BYTES, RecentTails, Tail
+from holdfast.engine.watcher import MAX_RECENT_TAILS, MAX_TAIL_CHARS, RecentTails, Tail
 from holdfast.ports.log import LogAppend, LogHead
 
 SPACE, RUN = SpaceId("acme"), RunId("run_1")

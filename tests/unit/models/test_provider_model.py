@@ -11,7 +11,7 @@ from pydantic_ai.models.test import TestModel
 from holdfast.domain.errors import ModelUnavailable
 from holdfast.domain.message import NewMessage, Role
 from holdfast.models.messages import PROVIDER_METADATA_KEY
-from holdfast.models.provider_model import DEFAULT_CONTEXT_WINDOW, ProviderModel
+from holdfast.models.provider_model import DEFAULT_CONTEXT_WINDOW_TOKENS, ProviderModel
 from holdfast.ports.model import ModelCallPurpose, ModelSettings
 from tests.builders import user
 from tests.unit.models.model_calls import calls, deltas, finished, model_request, text, thoughts
@@ -100,7 +100,7 @@ async def test_an_exception_of_the_caller_passes_through() -> None:
 
 async def test_an_unknown_model_has_the_default_window_and_no_price() -> None:
     model = answering("x")
-    assert (model.context_window, model.price_known) == (DEFAULT_CONTEXT_WINDOW, False)
+    assert (model.context_window, model.price_known) == (DEFAULT_CONTEXT_WINDOW_TOKENS, False)
     assert finished(await deltas(model)).usage.cost_usd is None
 
 

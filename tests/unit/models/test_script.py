@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid, ScriptError
-from holdfast.models.scripted import DEFAULT_CONTEXT_WINDOW, Script, ScriptFile, ScriptTurn, parse_script
+from holdfast.models.scripted import DEFAULT_CONTEXT_WINDOW_TOKENS, Script, ScriptFile, ScriptTurn, parse_script
 
 
 def test_a_turn_is_empty_by_default() -> None:
     assert parse_script('{"turns": [{}]}', file="a.json") == Script(turns=[ScriptTurn()])
     assert parse_script('{"turns": [{}]}', file="a.json").after_last == "fail"
-    assert parse_script('{"turns": [{}]}', file="a.json").context_window == DEFAULT_CONTEXT_WINDOW
+    assert parse_script('{"turns": [{}]}', file="a.json").context_window == DEFAULT_CONTEXT_WINDOW_TOKENS
 
 
 @pytest.mark.parametrize(

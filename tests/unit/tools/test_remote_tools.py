@@ -24,7 +24,7 @@ class Elsewhere:
         if name == "gone":
             raise NotFound("there is no tool `gone`")
         if "ask" in arguments:
-            return ToolReply(content=None, question=ToolInterrupt(message=arguments["ask"], state={"at": 1}))
+            return ToolReply(content=None, interrupt=ToolInterrupt(message=arguments["ask"], state={"at": 1}))
         return ToolReply(content=arguments.get("say"), failed="fail" in arguments)
 
     async def resume(

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast.api.ag_ui.messages import AgUiInputMessage, BranchPoint, context_message, to_new_message
-from holdfast.control.runs import check_response
+from holdfast.control.runs import check_response_schema
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, NotFound, Waiting
 from holdfast.domain.events import messages as wire
@@ -137,7 +137,7 @@ def _interrupt_response(interrupt: Interrupt, entry: ResumeEntry) -> InterruptRe
         return InterruptResponse(response=denial if is_approval else CANCELLED_RESPONSE, digest=interrupt.digest)
     payload = None if entry.payload is UNSET else entry.payload
     response = _approval_decision(payload) if is_approval else payload
-    check_response(interrupt, response)
+    check_response_schema(interrupt, response)
     return InterruptResponse(response=response, digest=interrupt.digest)
 
 

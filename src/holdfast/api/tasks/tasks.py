@@ -27,7 +27,7 @@ from holdfast.api.tasks.errors import (
     TaskNotWaiting,
 )
 from holdfast.api.tasks.events import TaskEvents, TaskHistory
-from holdfast.control.runs import RunControl, check_response
+from holdfast.control.runs import RunControl, check_response_schema
 from holdfast.control.streams.broadcast import Subscriber
 from holdfast.control.streams.live_streams import LiveStreams
 from holdfast.domain.content import Json
@@ -66,7 +66,7 @@ def parse_response(interrupt: Interrupt, message: str) -> Json:
     first_error = None
     for response in candidates:
         try:
-            check_response(interrupt, response)
+            check_response_schema(interrupt, response)
         except Invalid as exc:
             first_error = first_error or exc
         else:
