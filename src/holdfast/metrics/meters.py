@@ -20,10 +20,10 @@ class Meters:
 
     def __init__(self) -> None:
         self._families: list[MetricFamily[Any]] = []
-        self.claimed = self._counter("holdfast_runs_claimed_total", "Runs that workers of this process took up.").of()
+        self.claimed = self._counter("holdfast_runs_claimed_total", "Runs that workers of this process claimed.").of()
         self.ended = self._counter("holdfast_runs_ended_total", "Runs that this process ended, by status.", "status")
         self.leases_expired = self._counter(
-            "holdfast_leases_expired_total", "Leases of dead or stalled workers that this process took back."
+            "holdfast_leases_expired_total", "Leases of dead or stalled workers that this process expired."
         ).of()
         self.leases_lost = self._counter(
             "holdfast_leases_lost_total", "Leases that workers of this process lost to others."
@@ -31,7 +31,7 @@ class Meters:
         self.commits = self._counter("holdfast_commits_total", "Commits to the logs of runs, by outcome.", "outcome")
         self.commit_seconds = self._histogram(
             "holdfast_commit_seconds",
-            "Seconds from asking for a commit until it was on disk.",
+            "Seconds from the request for a commit until it was on disk.",
             bounds=FAST_SECONDS_BUCKETS,
         ).of()
         self.batch_size = self._histogram(
@@ -55,7 +55,7 @@ class Meters:
         )
         self.requests = self._counter(
             "holdfast_http_requests_total",
-            "Requests that were answered.",
+            "Requests that got a response.",
             "route",
             "method",
             "status",
@@ -63,7 +63,7 @@ class Meters:
         )
         self.request_seconds = self._histogram(
             "holdfast_http_request_seconds",
-            "Seconds until the answer to a request began.",
+            "Seconds until the response to a request began.",
             "route",
             "method",
             bounds=FAST_SECONDS_BUCKETS,
