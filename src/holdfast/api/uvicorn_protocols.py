@@ -132,7 +132,7 @@ class HeadCoalescingTransport:
     """A transport that holds back the response head until the body follows, and sends both with one write.
 
     The server writes them separately, and a write costs more than the rest of most requests. Once the head is sent, the
-    original transport takes over: a stream to a thousand readers pays for each layer in between.
+    original transport takes over: a stream to a thousand subscribers pays for each layer in between.
     """
 
     def __init__(self, cycle: RequestResponseCycle, loop: asyncio.AbstractEventLoop) -> None:

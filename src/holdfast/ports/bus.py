@@ -13,7 +13,7 @@ from holdfast.domain.ids import RunId, SpaceId
 from holdfast.ports.log import LogAppend, LoggedEvent, LogHead
 
 MAX_LOG_APPENDS_PER_HINT: Final = 256
-"""Log appends that one hint carries; with more than that it carries none, and subscribers read the logs."""
+"""Log appends that one hint carries at most; subscribers read the logs of the other runs."""
 
 
 class WakeHint(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class WakeHint(msgspec.Struct, frozen=True, kw_only=True):
         return WakeHint(
             runs=self.runs | other.runs,
             ended=self.ended | other.ended,
-            grown=appends if len(appends) <= MAX_LOG_APPENDS_PER_HINT else (),  # bounds the memory of a slow reader
+            grown=appends if len(appends) <= MAX_LOG_APPENDS_PER_HINT else (),  # bounds the memory of a slow subscriber
             queue=self.queue or other.queue,
             coming=self.coming or other.coming,
             delayed=self.delayed or other.delayed,

@@ -1,1 +1,1 @@
-"""Live streams over HTTP: small ASGI responses that send bytes which all their readers share."""
+"""Live streams over HTTP: small ASGI responses whose rendered bytes all subscribers share."""

@@ -72,7 +72,7 @@ class StreamBody:
     async def write_all(self, render: Render) -> StreamEnd:
         """Send all batches rendered by `render`, and return the end reason.
 
-        This is `next` and `write` in one loop: a stream to a thousand readers pays for each call in between, and a
+        This is `next` and `write` in one loop: a stream to a thousand subscribers pays for each call in between, and a
         single batch needs no buffer.
         """
         subscriber, send, unsent = self._subscriber, self._send, self._unsent

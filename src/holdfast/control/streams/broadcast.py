@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 from holdfast.domain.errors import NotFound, Unavailable
 
 MAX_BATCH_BYTES: Final = 64 * 1024
-"""Bytes of a batch of several items. A batch is written at once, so this bounds what a slow reader can buffer."""
+"""Bytes of a batch of several items. A batch is written at once, so this bounds what a slow subscriber can buffer."""
 PAGE_ITEMS: Final = 256
 """Items of one read of the log."""
 FIRST_PAGE_ITEMS: Final = 32
@@ -272,6 +272,6 @@ class Subscriber:
             if not items:
                 self._read = self.channel.missing_end
                 return
-            # Only one batch is kept; the rest is read again, so that a slow reader buffers nothing.
+            # Only one batch is kept; the rest is read again, so that a slow subscriber buffers nothing.
             self._read = batch = next(split_batches(items))
             self._page_items = min(2 * len(batch.items), PAGE_ITEMS)

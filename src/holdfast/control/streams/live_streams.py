@@ -217,7 +217,7 @@ class LiveStreams:
             if subscriber.check_stalled():
                 name = "/".join(ids)
                 fields = {"stream": kind, "of": name}
-                _log.warning("disconnected a stalled reader of %s %s", kind, name, extra={"fields": fields})
+                _log.warning("disconnected a stalled subscriber of %s %s", kind, name, extra={"fields": fields})
 
 
 def _check_position(position: int, last: int) -> None:
