@@ -141,7 +141,7 @@ async def test_a_busy_branch_refuses_a_run_with_on_busy_reject(site: Site) -> No
     refused = await site.post(path, {"input": "x", "on_busy": "reject"}, expect=409)
     assert refused["error"] == {
         "code": "BUSY",
-        "message": f"run `{live['id']}` has not ended",
+        "message": f"run `{live['id']}` has not ended: wait for it, cancel it, or choose another `on_busy`",
         "details": {"run_id": live["id"]},
     }
     queued = await site.post(path, {"input": "x"})

@@ -198,7 +198,7 @@ async def stream_response(
     consuming = _consume_stream(model, request, response, commit_interval.idle_timeout_for(model))
     await commit_while(writer, consuming, interval=commit_interval.seconds)
     if response.finished is None:
-        raise ModelUnavailable(f"`{model.name}` stopped in the middle of its answer")
+        raise ModelUnavailable(f"`{model.name}` stopped in the middle of its response")
     return response.finished
 
 
@@ -233,4 +233,4 @@ async def _consume_stream(
             finally:
                 next_check.cancel()
     except TimeoutError as exc:
-        raise ModelUnavailable(f"`{model.name}` said nothing for {idle_timeout:g} seconds") from exc
+        raise ModelUnavailable(f"`{model.name}` sent no output for {idle_timeout:g} seconds") from exc

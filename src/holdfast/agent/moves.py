@@ -141,7 +141,7 @@ def take_resume_cause(ctx: RunContext, key: str) -> ResumeCause | None:
 
 
 def cancel_interrupt(ctx: RunContext, interrupt_id: InterruptId) -> None:
-    """Withdraw an interrupt that needs no response any more."""
+    """Cancel an interrupt that needs no response any more."""
     draft = ctx.writer.draft
     others = [each for each in draft.interrupts if each.id != interrupt_id]
     if len(others) == len(draft.interrupts):

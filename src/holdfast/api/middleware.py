@@ -234,7 +234,7 @@ class _Exchange:
 def unwrapped_send(scope: AsgiScope, send: Send) -> Send:
     """Return the `send` of the server, for use once a response has begun; `send` itself without the middleware.
 
-    A stream to a thousand readers spends more time in the layers between it and the server than in its own code.
+    A stream to a thousand subscribers spends more time in the layers between it and the server than in its own code.
     """
     unwrapped: Send = scope.get("state", {}).get(_UNWRAPPED_SEND_KEY, send)
     return unwrapped
@@ -256,7 +256,7 @@ def _read_headers(scope: AsgiScope) -> dict[bytes, str]:
             headers[name] = text
         elif name in _SINGLE_VALUE_HEADERS:
             field = name.decode().title()
-            raise HeaderRepeated(f"`{field}` is sent more than once", field=field)
+            raise HeaderRepeated(f"`{field}` is sent more than once: send it once", field=field)
         else:
             headers[name] = f"{headers[name]}, {text}"
     if size > MAX_HEADER_BYTES:

@@ -85,7 +85,7 @@ def check_request(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseR
         try:
             unquote_to_bytes(connection.scope["query_string"]).decode()
         except UnicodeDecodeError as exc:
-            raise Invalid("the query is not in UTF-8", field="query") from exc
+            raise Invalid("the query is not in UTF-8: percent-encode it as UTF-8", field="query") from exc
         _check_query(connection.query_params.multi_items(), handler)
 
 
@@ -96,7 +96,7 @@ def _check_query(parameters: Iterable[tuple[str, Any]], handler: BaseRouteHandle
             known_names = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
             raise Invalid(f"`{name}` is not a parameter of this route: known are {known_names}", field=name)
         if name in seen and name not in REPEATABLE_PARAMETERS:
-            raise Invalid(f"`{name}` is given more than once", field=name)
+            raise Invalid(f"`{name}` is given more than once: give it once", field=name)
         if str(value).lower() == "null" and name not in FREE_TEXT_PARAMETERS:  # the framework reads it as absent
             raise Invalid(f"`{name}`: leave it out if it has no value", field=name)
         seen.add(name)

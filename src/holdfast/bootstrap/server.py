@@ -105,7 +105,8 @@ def open_listener(host: str, port: int) -> Iterator[socket.socket]:
             listener.bind((host, port))
             listener.listen(LISTEN_BACKLOG)
         except OSError as exc:
-            raise Unavailable(f"cannot listen on {host}:{port}: {exc.strerror or exc}") from exc
+            remedy = "choose another address with `--host` or `--port`"
+            raise Unavailable(f"cannot listen on {host}:{port} ({exc.strerror or exc}): {remedy}") from exc
         yield listener
 
 

@@ -44,7 +44,7 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_local(host: str) -> bool:
-    """Tell whether `host`, which must be an IP address or `localhost`, is a loopback address."""
+    """Return whether `host`, which must be an IP address or `localhost`, is a loopback address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError as exc:

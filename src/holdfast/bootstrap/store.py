@@ -65,5 +65,5 @@ async def open_store(
 
 
 def is_postgres(where: str | Path) -> bool:
-    """Tell whether `where` is a PostgreSQL URL, not a file."""
+    """Return whether `where` is a PostgreSQL URL, not a file."""
     return isinstance(where, str) and where.startswith(("postgresql://", "postgres://"))

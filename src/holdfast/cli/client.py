@@ -35,7 +35,8 @@ class ServerClient:
         self.url = check_url(url)
         key = os.environ.get(API_KEY_VARIABLE, "")
         if not (key.isascii() and key.isprintable() and " " not in key):
-            raise Invalid(f"{API_KEY_VARIABLE} does not contain a valid key", field=API_KEY_VARIABLE)
+            remedy = "set it to the secret that `holdfast key create` printed"
+            raise Invalid(f"{API_KEY_VARIABLE} does not contain a valid key: {remedy}", field=API_KEY_VARIABLE)
         self.headers = {"Authorization": f"Bearer {key}"} if key else {}
         # Proxies of the environment are ignored: a server on this machine is not behind one.
         timeout = httpx2.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS)

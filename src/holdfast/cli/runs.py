@@ -66,7 +66,7 @@ def follow(
     4 stdout could not be written, 130 Ctrl-C. After 4 and 130 the run continues.
     """
     if not run_id:
-        raise typer.BadParameter("the run id is empty", param_hint="RUN_ID")
+        raise typer.BadParameter("the run id is empty: pass the id of a run", param_hint="RUN_ID")
     options = f"{shlex.quote(run_id)} --transport {transport} --url {shlex.quote(url)}"
     command = f"holdfast run follow {options}{' --json' if as_json else ''}"
     try:

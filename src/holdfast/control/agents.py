@@ -118,7 +118,7 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     instructions: str
     soul: str | None
     digest: str
-    """Digest of all files of the agent."""
+    """Digest of the files that define the agent."""
     capabilities: AgentCapabilities
     """Capabilities as AG-UI defines them."""
 

@@ -133,9 +133,9 @@ def _check_child(lease: Lease, child: NewRun) -> None:
 def _check_steps(commit: Commit) -> None:
     if len({step.number for step in commit.steps}) != len(commit.steps):
         raise Invalid("`steps` names a step twice", field="steps")
-    answers = {message.tool_call_id for message in commit.messages if message.role is Role.TOOL}
+    answered = {message.tool_call_id for message in commit.messages if message.role is Role.TOOL}
     has_assistant_message = any(message.role is Role.ASSISTANT for message in commit.messages)
     for step in commit.steps:
-        has_message = has_assistant_message if step.kind is StepKind.MODEL else step.tool_call_id in answers
+        has_message = has_assistant_message if step.kind is StepKind.MODEL else step.tool_call_id in answered
         if step.state is StepState.DONE and not has_message:
             raise Invalid(f"step {step.number} is done, but its message is not in the same commit", field="steps")

@@ -87,14 +87,14 @@ def record_failed_compaction(compaction: Compaction, *, before: int, after: int)
 
 
 def compaction_exhausted(compaction: Compaction, *, tokens: int) -> bool:
-    """Tell whether another attempt is useless for a conversation of `tokens` tokens."""
+    """Return whether another attempt is useless for a conversation of `tokens` tokens."""
     return (
         compaction.failed_tries >= MAX_FAILED_COMPACTIONS and tokens < compaction.tokens_after * COMPACTION_RETRY_GROWTH
     )
 
 
 def _may_be_in(sequences: Sequence[int], sequence: int) -> bool:
-    """Tell whether `sequence` is among `sequences`, or may come before them."""
+    """Return whether `sequence` is among `sequences`, or may come before them."""
     index = bisect_left(sequences, sequence)
     if index == len(sequences):
         return not sequences

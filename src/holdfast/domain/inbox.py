@@ -72,7 +72,7 @@ def decode_edit(item: InboxItem) -> RunEdit | None:
 
 
 def is_from_person(item: InboxItem) -> bool:
-    """Tell whether an item is a person's message or edit: such items are kept if the run ends before it reads them."""
+    """Return whether an item is a person's message or edit, which is kept if the run ends before it reads it."""
     try:
         return decode_steering_message(item) is not None or decode_edit(item) is not None
     except Invalid:

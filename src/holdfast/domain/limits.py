@@ -211,7 +211,7 @@ def backoff_ms(attempt: int) -> int:
 
 
 def attempts_exhausted(attempt: int, cap: int = MAX_ATTEMPTS) -> bool:
-    """Tell whether attempt number `attempt`, from 1, was the last."""
+    """Return whether attempt number `attempt`, from 1, was the last."""
     return attempt >= cap
 
 

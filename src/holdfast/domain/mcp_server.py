@@ -140,6 +140,6 @@ def server_of_tool(tool_name: str) -> str | None:
 
 
 def pattern_names_server(pattern: str, server: str) -> bool:
-    """Tell whether a tool name pattern, such as `mcp__github__*`, can match tools of `server`."""
+    """Return whether a tool name pattern, such as `mcp__github__*`, can match tools of `server`."""
     prefix = server_tool_prefix(server)
     return pattern.startswith(prefix) or (pattern.endswith("*") and prefix.startswith(pattern[:-1]))

@@ -107,7 +107,7 @@ def check_message_ids(messages: Sequence[NewMessage]) -> None:
             check_text(message.created_by, field="messages.created_by", max_chars=256)
     ids = [check_client_id(message.id, field="messages.id") for message in messages if message.id is not None]
     if len(ids) != len(set(ids)):
-        raise Invalid("two messages have the same id", field="messages.id")
+        raise Invalid("two messages have the same id: change one", field="messages.id")
 
 
 def unanswered_calls(messages: Sequence[Message | NewMessage]) -> list[ToolCall]:

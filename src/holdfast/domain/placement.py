@@ -1,4 +1,4 @@
-"""Where a new run is placed: on a busy branch, in its chain of bases, and in the tree of sub-agents.
+"""Placement of a new run: on a busy branch, in its chain of bases, and in the tree of sub-agents.
 
 By *base*, the runs of a thread form a tree of continuations; a run with all its bases is its chain. By *parent*, runs
 form a tree of sub-agents, each on a thread of its own.
@@ -19,7 +19,7 @@ from holdfast.domain.ids import InterruptId, RunId
 
 
 class OnBusy(StrEnum):
-    """What to do if the branch of a new run has a live run."""
+    """Policy for a new run whose branch has a live run."""
 
     ENQUEUE = "enqueue"
     REJECT = "reject"
@@ -56,7 +56,8 @@ def resolve_on_busy(on_busy: OnBusy, branch: Sequence[LiveRun]) -> RunStart:
                     raise Waiting(message, run_id=run.id, interrupts=list(run.interrupts))
             return RunStart(base_key=newest.key)
         case OnBusy.REJECT:
-            raise Busy(f"run `{oldest.id}` has not ended", run_id=oldest.id)
+            remedy = "wait for it, cancel it, or choose another `on_busy`"
+            raise Busy(f"run `{oldest.id}` has not ended: {remedy}", run_id=oldest.id)
         case OnBusy.INTERRUPT:
             return RunStart(base_key=newest.key, cancel=[run.key for run in reversed(branch)])
         case OnBusy.FORK:

@@ -77,7 +77,7 @@ PRIORITY_HEAD_START_MS: Final[Mapping[Priority, int]] = {
 
 
 class WaitsFor(StrEnum):
-    """What a waiting run waits for; stored as its `status_reason`."""
+    """Reason why a run waits; stored as its `status_reason`."""
 
     PERSON = "person"
     CHILD = "child"

@@ -46,7 +46,7 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
     def includes(self, other: "Scope") -> bool:
-        """Tell whether this scope includes the `other`."""
+        """Return whether this scope includes the `other`."""
         return _SCOPE_ORDER[self] >= _SCOPE_ORDER[other]
 
 
@@ -113,5 +113,5 @@ def check_rate_limit(rate: str) -> str:
 
 
 def is_valid(key: ApiKey, *, now: Instant) -> bool:
-    """Tell whether `key` is neither revoked nor expired."""
+    """Return whether `key` is neither revoked nor expired."""
     return key.revoked_at is None and (key.expires_at is None or now < key.expires_at)

@@ -90,7 +90,7 @@ class ToolReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reaches_outside(spec: ToolSpec, *, network: bool) -> bool:
-    """Tell whether a tool may change anything beyond the workspace; `network`: commands have network access."""
+    """Return whether a tool may change anything beyond the workspace; `network`: commands have network access."""
     match spec.reach:
         case None:
             return not spec.read_only and spec.kind is not ToolClass.TRANSACTIONAL

@@ -94,7 +94,7 @@ def _children(kind: Any, value: Json) -> Iterator[tuple[str | int, Any, Json]]:
 
 
 def _has_tag_of(kind: Any, value: dict[str, Json]) -> bool:
-    """Tell whether an object may be of this type: a tagged type requires its tag."""
+    """Return whether an object may be of this type: a tagged type requires its tag."""
     config = kind.__struct_config__
     return config.tag_field is None or value.get(config.tag_field) == config.tag
 
@@ -146,7 +146,7 @@ def _choices(kind: Any) -> Iterator[str]:
 
 
 def is_struct(kind: Any) -> bool:
-    """Tell whether a type is a `Struct`."""
+    """Return whether a type is a `Struct`."""
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 

@@ -189,7 +189,7 @@ _ISATAP_MARKS: Final = frozenset({0x00005EFE, 0x02005EFE})
 
 
 def is_public(address: IPAddress) -> bool:
-    """Tell whether an address belongs to the public internet."""
+    """Return whether an address belongs to the public internet."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NOT_PUBLIC_4)
     embedded = _embedded_ipv4(address)

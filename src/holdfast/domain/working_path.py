@@ -55,7 +55,7 @@ def split_path(path: WorkingPath) -> tuple[WorkingPath, str]:
 
 
 def is_valid_name(name: str) -> bool:
-    """Tell whether the name of a folder entry is valid in a path."""
+    """Return whether the name of a folder entry is valid in a path."""
     try:
         _check_characters(name)
     except Invalid:

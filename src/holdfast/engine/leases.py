@@ -6,7 +6,7 @@ on how the executor ended:
     returned                a commit of its own ended the lease; if not, the next check releases it
     asked to stop           requeued, claimable at once
     cancelled, LeaseLost    the same; for an ended run this records that its worker has released it
-    Unavailable             requeued with a growing delay
+    Unavailable             requeued with a growing delay; so is a run whose task cancelled itself
     any other error         the run fails with `INTERNAL`
 
 A lease that cannot be released, because the store is unavailable, expires by itself.

@@ -49,7 +49,7 @@ async def apply_commits(tx: Transaction, commits: Sequence[PreparedCommit]) -> l
         for step, values in zip(commit.commit.steps, commit.steps, strict=True)
     ]
     if len(await tx.many("put_steps", steps)) != len(steps):
-        raise Conflict("a step settles once")
+        raise Conflict("a step of this commit has settled before, and a step settles once")
     await _add_values(tx, accepted, sequences)
     await _add_usage(tx, accepted)
     await _add_contexts(tx, accepted)

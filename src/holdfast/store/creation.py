@@ -250,7 +250,7 @@ async def _insert_run_rows(tx: Transaction, placed: Sequence[tuple[NewRun, RunPl
     keys = {(row["space_key"], row["id"]): row["run_key"] for row in rows}
     names = [(placement.space_key, run.id) for run, (_, placement) in zip(runs, placed, strict=True)]
     if len(await tx.many("add_run_ids", [(*name, keys[name]) for name in names])) != len(runs):
-        raise IdTaken(f"the run id `{runs[0].id}` was used before in this space", id=runs[0].id)
+        raise IdTaken(f"the run id `{runs[0].id}` was used before in this space: choose another", id=runs[0].id)
     inserts = [
         _RunInsert(new=new, placement=placement, run=run, input=list(map(message_row, new.messages)), key=keys[name])
         for (new, placement), run, name in zip(placed, runs, names, strict=True)

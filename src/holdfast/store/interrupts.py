@@ -133,7 +133,7 @@ class SqlInterrupts(SqlPort):
         if segment is not None:
             check_client_id(segment, field="segment")
             if not await tx.many("add_run_ids", [(await space_key(tx, space), segment, key)]):
-                raise IdTaken(f"the run id `{segment}` was used before in this space", id=segment)
+                raise IdTaken(f"the run id `{segment}` was used before in this space: choose another", id=segment)
         named = None if segment is None else (key, segment)
         for interrupt, response in responses.items():
             if key not in runs[interrupt]:

@@ -67,7 +67,7 @@ class SqlSpaces(SqlPort):
         async def add(tx: Transaction) -> Space:
             row = await tx.one("add_space", id=space, name=name, metadata=data, now=tx.now)
             if row is None:
-                raise IdTaken(f"there is a space `{space}` already", id=space)
+                raise IdTaken(f"there is a space `{space}` already: choose another id", id=space)
             return _to_space(row)
 
         return await self._database.write(add)

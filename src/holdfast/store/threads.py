@@ -118,7 +118,7 @@ async def add_threads(tx: Transaction, threads: Sequence[tuple[int, NewThread]])
     ]
     added = {(row["space_key"], row["id"]): row for row in await tx.many("add_threads", values)}
     if len(added) != len(threads):
-        raise IdTaken(f"there is a thread `{threads[0][1].id}` already", id=threads[0][1].id)
+        raise IdTaken(f"there is a thread `{threads[0][1].id}` already: choose another id", id=threads[0][1].id)
     return [added[space, thread_id] for space, thread_id, *_ in values]
 
 

@@ -1,1 +1,1 @@
-"""What agents can do: tools, how they are described, checked and bounded."""
+"""Tools of agents: their interface, registry, middleware and permissions, and the built-in tools."""

@@ -86,7 +86,7 @@ def client_tools_value(run_id: RunId, specs: Sequence[ToolSpec]) -> Json:
     for spec in specs:
         check_tool_spec(spec)
     if len({spec.name for spec in specs}) != len(specs):
-        raise Invalid("two tools have the same name", field="tools")
+        raise Invalid("two tools have the same name: rename one", field="tools")
     return msgspec.to_builtins(ClientToolOffer(run_id=run_id, tools=specs))
 
 

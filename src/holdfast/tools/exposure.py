@@ -91,5 +91,5 @@ def visible_tools(
 
 
 def exceeds_limit(tools: Iterable[Tool], exposure: ToolExposure) -> bool:
-    """Whether these are too many tools to show at once, not counting the discovery tools."""
+    """Return whether these are too many tools to show at once, not counting the discovery tools."""
     return sum(tool.spec.name not in DISCOVERY_TOOLS for tool in tools) > exposure.limit

@@ -150,7 +150,7 @@ class ToolCatalog:
 
 
 def is_dynamic(pattern: str) -> bool:
-    """Whether a tool pattern, such as `remote__*`, can match tools of clients or MCP servers."""
+    """Return whether a tool pattern, such as `remote__*`, can match tools of clients or MCP servers."""
     prefix, star, _ = pattern.partition("*")
     dynamic = (REMOTE_METHOD_PREFIX, MCP_TOOL_PREFIX)
     return prefix.startswith(dynamic) or (star != "" and any(each.startswith(prefix) for each in dynamic))

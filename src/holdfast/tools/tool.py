@@ -49,7 +49,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     values: Mapping[str, Json]
     """The current values of the run."""
     next_task_id: Callable[[], Awaitable[int]]
-    """Takes the next plan item number of the thread."""
+    """Reserves the next plan item number of the thread."""
     pending_children: int = 0
     """Children that other calls add in the next commit."""
     emit_activity: Callable[[ActivityEvent], None] = lambda event: None
@@ -135,7 +135,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     content: Json = None
-    """What the model reads: text as it is, anything else as JSON."""
+    """The result for the model: text as it is, anything else as JSON."""
     failed: bool = False
     unknown: bool = False
     """It is not known whether the effect happened: only for a `failed` call of an effectful tool."""

@@ -132,6 +132,6 @@ def _type_of_key(kind: Any, key: str) -> Any:
 
 
 def _has_same_tag(kind: Any, old: dict[str, Json], patch: dict[str, Json]) -> bool:
-    """Tell whether a patch keeps the tag of an object: an object with another tag is not merged."""
+    """Return whether a patch keeps the tag of an object: an object with another tag is not merged."""
     tags = {one.__struct_config__.tag_field for one in type_alternatives(kind) if is_struct(one)}
     return all(patch.get(tag, old.get(tag)) == old.get(tag) for tag in tags if tag is not None)

@@ -164,7 +164,7 @@ class TestThreads:
         header = {"X-Holdfast-Thread": "approving"}
         asked = await openai.chat.completions.create(model="guarded", messages=[user("go")], extra_headers=header)
         assert "todo_write" in (asked.choices[0].message.content or "")
-        with pytest.raises(APIStatusError, match="an approval is answered with") as refused:
+        with pytest.raises(APIStatusError, match="respond to an approval with") as refused:
             await openai.chat.completions.create(model="guarded", messages=[user("hm")], extra_headers=header)
         assert refused.value.status_code == 400
         done = await openai.chat.completions.create(model="guarded", messages=[user("approve")], extra_headers=header)

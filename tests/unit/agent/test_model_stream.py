@@ -163,7 +163,7 @@ async def test_a_model_that_sends_nothing_for_too_long_is_unavailable() -> None:
     fake_model = FakeModel()
     fake_model.say(TextDelta("a"))
     async with calling(fake_model, stall=0.01) as call:
-        with pytest.raises(ModelUnavailable, match="said nothing for 0.01 seconds"):
+        with pytest.raises(ModelUnavailable, match="sent no output for 0.01 seconds"):
             await call.task
     assert fake_model.closed
 

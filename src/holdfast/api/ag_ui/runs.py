@@ -156,13 +156,13 @@ class AgUiControl:
     async def _resume(
         self, space: SpaceId, run: Run, request: RunAgentInput, responses: _Responses
     ) -> SegmentSubscription:
-        asked_at = await self._interrupted_at(space, run.id, responses)
+        interrupted_at = await self._interrupted_at(space, run.id, responses)
         last = await self._interrupts.respond_all(space, run.id, self._signed(responses), segment=request.run_id)
         state = changed_state(request, await self._values.of_run(space, run.id))
         answered = frozenset(each.tool_call_id for each in request.messages if isinstance(each, wire.ToolMessage))
         # The client may lack the events between the interrupt and its response.
         segment = SegmentProjection(
-            self._snapshots, space, run.id, state=state, answered=answered, joined=asked_at < last
+            self._snapshots, space, run.id, state=state, answered=answered, joined=interrupted_at < last
         )
         return SegmentSubscription(run, await self._streams.subscribe_run(space, run.id, after=last), segment)
 
@@ -219,7 +219,7 @@ class AgUiControl:
             check_new_run(new)  # before the cancellation: a rejected request must not end the base
             with suppress(NotFound):
                 await self._runs.get(space, new.id)
-                raise IdTaken(f"the run id `{new.id}` was used before in this space", id=new.id)
+                raise IdTaken(f"the run id `{new.id}` was used before in this space: choose another", id=new.id)
             with suppress(IllegalMove):  # it ended in the meantime
                 await self._control.cancel(space, run.id, reason=CLIENT_MOVED_ON_REASON)
 

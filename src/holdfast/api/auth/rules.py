@@ -36,7 +36,7 @@ _ADMIN_ROUTES: Final = "update_space delete_space list_keys create_key revoke_ke
 
 
 class RouteRule(NamedTuple):
-    """What a route requires of a principal."""
+    """The access that a route requires."""
 
     scope: Scope
     everywhere: bool = False

@@ -69,7 +69,7 @@ class SubscriptionSet:
             raise AlreadySubscribed(f"`{target.id}` is already subscribed: unsubscribe first", **target.fields)
         if len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
             raise TooManyStreams(
-                f"a socket may follow at most {MAX_SUBSCRIPTIONS} tasks and sessions: unsubscribe",
+                f"a socket may follow at most {MAX_SUBSCRIPTIONS} tasks and sessions: unsubscribe from one",
                 limit=MAX_SUBSCRIPTIONS,
             )
         self._subscriptions[target] = self._tasks.create_task(self._follow(target, frame))

@@ -86,7 +86,7 @@ def _approval_decision(message: str) -> Json:
         case "deny":
             return {"decision": "deny", "reason": reason} if reason else {"decision": "deny"}
         case _:
-            raise ContractInvalid("an approval is answered with `approve` or `deny: reason`", field="message")
+            raise ContractInvalid("respond to an approval with `approve` or `deny: reason`", field="message")
 
 
 class TaskControl:
@@ -148,7 +148,7 @@ class TaskControl:
                 page = await self._runs.page(self._space, where=where, limit=page_size, cursor=position)
             except NotFound as exc:
                 raise ContractInvalid(
-                    "`cursor` must be the id of the last task of the page before", field="cursor"
+                    "`cursor` must be the id of the last task of the previous page", field="cursor"
                 ) from exc
             found += page.items
             position = None if page.next_cursor is None else RunId(page.next_cursor)
@@ -181,7 +181,10 @@ class TaskControl:
         """Subscribe to the log of a task from its start, for a client that has its events up to `after`."""
         run = await self.run(name)
         if after > run.last_event_seq:
-            raise ContractInvalid(f"there is no event {after} yet", last_event_id=after, last=run.last_event_seq)
+            last = run.last_event_seq
+            raise ContractInvalid(
+                f"there is no event {after} yet: the last one is {last}", last_event_id=after, last=last
+            )
         return run, await self._streams.subscribe_run(self._space, run.id)
 
     async def respond(self, name: str, message: str) -> None:

@@ -86,7 +86,7 @@ class StreamNormaliser:
         return tuple(self._state.subagents.open)
 
     def has_call(self, call: ToolCallId) -> bool:
-        """Tell whether a tool call was logged under this id."""
+        """Return whether a tool call was logged under this id."""
         return self._state.calls.new_id(call) != call
 
     def feed(self, event: Event, *, at: Millis) -> list[Event]:

@@ -107,7 +107,7 @@ def _expand_message_chunk(state: StreamState, ids: StreamIds[MessageId], chunk: 
 
 
 def _has_content(chunk: _MessageChunk | ToolCallChunk, *, opened: bool) -> bool:
-    """Tell whether `chunk` carries more than the start event that it `opened` its message with."""
+    """Return whether `chunk` carries more than the start event that it `opened` its message with."""
     if chunk.delta is not UNSET or chunk.raw_event is not UNSET:
         return True
     return chunk.metadata is not UNSET and not opened

@@ -76,7 +76,7 @@ class StreamIds(Generic[LoggedId]):
         return self._logged.get(producer_id, producer_id)
 
     def is_open(self, producer_id: LoggedId) -> bool:
-        """Tell whether `producer_id` is open."""
+        """Return whether `producer_id` is open."""
         return self.logged_id(producer_id) in self.open
 
     def new_id(self, producer_id: LoggedId) -> LoggedId:

@@ -21,10 +21,14 @@ DRIVER_ERRORS: Final = (
 """The errors that a call of the driver may raise."""
 
 _TRANSLATIONS: Final[tuple[tuple[tuple[type[BaseException], ...], type[HoldfastError], str], ...]] = (
-    ((pg.DiskFullError,), StoreFull, "the disk of the database is full: nothing was written"),
-    ((pg.ReadOnlySQLTransactionError,), StoreReadOnly, "the database is read-only"),
-    ((pg.DataCorruptedError, pg.IndexCorruptedError), StoreCorrupt, "the database is damaged"),
-    ((pg.UniqueViolationError,), Conflict, "this name is already in use"),
+    ((pg.DiskFullError,), StoreFull, "the disk of the database is full, so nothing was written: free some space"),
+    ((pg.ReadOnlySQLTransactionError,), StoreReadOnly, "the database is read-only: connect to its primary server"),
+    (
+        (pg.DataCorruptedError, pg.IndexCorruptedError),
+        StoreCorrupt,
+        "the database is damaged: restore it from a backup",
+    ),
+    ((pg.UniqueViolationError,), Conflict, "this name is already in use: choose another"),
     (
         (pg.DataError, pg.CharacterNotInRepertoireError, UnicodeEncodeError, OverflowError),
         Invalid,
@@ -33,7 +37,7 @@ _TRANSLATIONS: Final[tuple[tuple[tuple[type[BaseException], ...], type[HoldfastE
     (
         (pg.InvalidCatalogNameError, pg.InvalidAuthorizationSpecificationError),
         Unavailable,
-        "the database cannot be opened",
+        "the database cannot be opened: check its URL and user",
     ),
     (
         (

@@ -29,15 +29,15 @@ from holdfast.store.statements import known_migrations, missing_migrations
 
 _PRIMARY_CODE_MASK: Final = 0xFF
 _TRANSLATIONS: Final[dict[int, tuple[type[Exception], str]]] = {
-    sqlite3.SQLITE_FULL: (StoreFull, "the disk is full: nothing was written"),
-    sqlite3.SQLITE_READONLY: (StoreReadOnly, "the database file cannot be written to"),
-    sqlite3.SQLITE_PERM: (StoreReadOnly, "the database file cannot be written to"),
+    sqlite3.SQLITE_FULL: (StoreFull, "the disk is full, so nothing was written: free some space"),
+    sqlite3.SQLITE_READONLY: (StoreReadOnly, "the database file cannot be written to: make it and its folder writable"),
+    sqlite3.SQLITE_PERM: (StoreReadOnly, "the database file cannot be written to: make it and its folder writable"),
     sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "the database file is damaged: restore it from a backup"),
-    sqlite3.SQLITE_NOTADB: (StoreCorrupt, "the file is not a database"),
-    sqlite3.SQLITE_CANTOPEN: (Unavailable, "the database file cannot be opened"),
+    sqlite3.SQLITE_NOTADB: (StoreCorrupt, "the file is not a database: choose another one, or restore a backup"),
+    sqlite3.SQLITE_CANTOPEN: (Unavailable, "the database file cannot be opened: check its path and permissions"),
     sqlite3.SQLITE_IOERR: (Unavailable, "the disk failed"),
-    sqlite3.SQLITE_BUSY: (Unavailable, "another program locks the database file"),
-    sqlite3.SQLITE_CONSTRAINT: (Conflict, "this name is already in use"),
+    sqlite3.SQLITE_BUSY: (Unavailable, "another program locks the database file: close that program"),
+    sqlite3.SQLITE_CONSTRAINT: (Conflict, "this name is already in use: choose another"),
     sqlite3.SQLITE_TOOBIG: (Invalid, "the value is too large to be stored"),
 }
 
@@ -89,7 +89,7 @@ class FileOwnership:
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except FileNotFoundError as exc:
-            raise Unavailable(f"there is no folder `{database.parent}` for the database") from exc
+            raise Unavailable(f"there is no folder `{database.parent}` for the database: create it") from exc
         except OSError as exc:
             raise StoreReadOnly(f"the folder of the database cannot be written to: {exc.strerror}") from exc
         try:

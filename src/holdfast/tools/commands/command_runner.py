@@ -69,11 +69,11 @@ class CommandRunner:
         return self._workspace / call.agent.working_folder
 
     def has_network(self, call: ToolContext) -> bool:
-        """Whether commands of a call can reach the network."""
+        """Return whether commands of a call can reach the network."""
         return not self._confined or has_network(call.agent, call.values)
 
     async def has_folder(self, call: ToolContext, folder: WorkingPath) -> bool:
-        """Whether a folder exists inside the working folder, so that a command can start there."""
+        """Return whether a folder exists inside the working folder, so that a command can start there."""
         root = self.root(call)
         return folder == WORKING_ROOT or await run_in_thread(
             lambda _: (root / folder).is_dir() and (root / folder).resolve().is_relative_to(root.resolve())
@@ -154,7 +154,7 @@ class CommandRunner:
 
 
 def has_network(agent: Agent, values: Mapping[str, Json]) -> bool:
-    """Whether the rules of an agent and of its ancestors allow network access to commands."""
+    """Return whether the rules of an agent and of its ancestors allow network access to commands."""
     decision = permission_chain(agent, values).decide(NETWORK_RULE, {}, default=PermissionAction.DENY)
     return decision.action is PermissionAction.ALLOW
 

@@ -86,7 +86,7 @@ def ignore_rules(folder: WorkingFolder, path: WorkingPath) -> list[IgnoreRules]:
 
 
 def is_ignored(path: WorkingPath, rules: Sequence[IgnoreRules], *, folder: bool) -> bool:
-    """Whether a path is ignored: the nearest ignore file with a matching pattern decides."""
+    """Return whether a path is ignored: the nearest ignore file with a matching pattern decides."""
     for rule in reversed(rules):
         name = path if rule.folder == WORKING_ROOT else path.removeprefix(f"{rule.folder}/")
         included = rule.spec.check_file(f"{name}/" if folder else name).include

@@ -39,7 +39,7 @@ class CommandPattern:
         return self._words[0]
 
     def allows(self, words: ShellWords) -> bool:
-        """Whether the command matches exactly as written."""
+        """Return whether the command matches exactly as written."""
         if len(words) < len(self._parts) or (len(words) > len(self._parts) and not self._open):
             return False
         return all(_matches_word(part, word) for part, word in zip(self._parts, words, strict=False))
@@ -56,7 +56,7 @@ class CommandPattern:
         return self._match_arguments(words[1:])
 
     def covers(self, other: "CommandPattern") -> bool:
-        """Whether it allows every command that `other` allows."""
+        """Return whether it allows every command that `other` allows."""
         if other._open and not self._open:
             return False
         return self.allows((*other._words, "*") if other._open else tuple(other._words))
@@ -80,9 +80,9 @@ def check_command_pattern(text: str) -> None:
     try:
         words = shlex.split(text)
     except ValueError as exc:
-        raise Invalid(f"the command is not closed: {str(exc).lower()}") from exc
+        raise Invalid(f"the command is not closed, it has {str(exc).lower()}: close or escape it") from exc
     if not words:
-        raise Invalid("there is no command")
+        raise Invalid("there is no command: write one, or `bash` alone for every command")
     if "*" in words[0]:
         raise Invalid("a rule names its program: write `bash` alone for every command")
     if "=" in words[0]:

@@ -111,7 +111,7 @@ class DomainPattern:
         self._host = parse_web_host(host.removeprefix(_SUBDOMAINS_PREFIX))
 
     def matches(self, url: str) -> bool:
-        """Whether the host of a URL matches."""
+        """Return whether the host of a URL matches."""
         try:
             host = parse_web_url(url).host
         except Invalid:
@@ -119,7 +119,7 @@ class DomainPattern:
         return host == self._host and self._includes_host or host.endswith(f".{self._host}")
 
     def covers(self, other: "DomainPattern") -> bool:
-        """Whether it matches every host that `other` matches."""
+        """Return whether it matches every host that `other` matches."""
         if other._host == self._host:
             return self._includes_host or not other._includes_host
         return other._host.endswith(f".{self._host}")

@@ -154,11 +154,11 @@ class DeniedPaths(msgspec.Struct, frozen=True, kw_only=True):
     """Paths that may not be written."""
 
     def is_hidden(self, path: str) -> bool:
-        """Whether a path, relative to the working folder or absolute, may not be read."""
+        """Return whether a path, relative to the working folder or absolute, may not be read."""
         return _any_match(self.hidden, path)
 
     def is_read_only(self, path: str) -> bool:
-        """Whether a path may not be written."""
+        """Return whether a path may not be written."""
         return _any_match(self.read_only, path)
 
 

@@ -86,7 +86,7 @@ def check_rule(text: str, *, known: Collection[str] = KNOWN_TOOLS, is_allow: boo
 
 
 def _is_dynamic_tool(tool: str) -> bool:
-    """Whether a name belongs to tools of clients or MCP servers, which are not known when rules are loaded."""
+    """Return whether a name belongs to tools of clients or MCP servers, which are not known when rules are loaded."""
     server = server_of_tool(tool)
     if server is not None:
         return server != "" and tool.removeprefix(server_tool_prefix(server)) != ""
@@ -94,7 +94,7 @@ def _is_dynamic_tool(tool: str) -> bool:
 
 
 def _covers(rule: ParsedRule, other: ParsedRule) -> bool:
-    """Whether `rule` matches every call that `other` matches."""
+    """Return whether `rule` matches every call that `other` matches."""
     if rule.tool != other.tool:
         return rule.tool.endswith("*") and other.tool.startswith(rule.tool[:-1])
     if rule.specifier is None or rule.specifier == other.specifier:

@@ -87,7 +87,7 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True):
         return self.text == self.tool
 
     def allows(self, tool: str, arguments: dict[str, Json]) -> bool:
-        """Whether it matches a call of its own tool; commands of `bash` are matched by `CommandPattern`."""
+        """Return whether it matches a call of its own tool; commands of `bash` are matched by `CommandPattern`."""
         return self._names(tool) and self._match(tool, arguments) is RuleMatch.YES
 
     def binds(self, tool: str, arguments: dict[str, Json]) -> RuleMatch:

@@ -267,7 +267,7 @@ class _ScriptReader:
 
 
 def _children_cover_text(node: "Node") -> bool:
-    """Whether the children of a node cover all its text except white space."""
+    """Return whether the children of a node cover all its text except white space."""
     if not node.child_count or node.type == "heredoc_body":
         return True
     text, offset = node.text or b"", 0
@@ -279,7 +279,7 @@ def _children_cover_text(node: "Node") -> bool:
 
 
 def _has_unparsed_expansion(body: "Node") -> bool:
-    """Whether an unquoted here-document has more expansions than the parser found."""
+    """Return whether an unquoted here-document has more expansions than the parser found."""
     starts = [child for child in body.parent.named_children if child.type == "heredoc_start"] if body.parent else []
     if not starts or re.search(r"['\"\\]", node_text(starts[0])):
         return False

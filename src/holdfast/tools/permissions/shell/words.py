@@ -97,7 +97,7 @@ _UNSAFE_NAME: Final = re.compile(
 
 
 def is_safe_variable(name: str) -> bool:
-    """Whether a variable can be set without changing what programs do."""
+    """Return whether a variable can be set without changing what programs do."""
     return _NAME.fullmatch(name) is not None and _UNSAFE_NAME.fullmatch(name) is None
 
 

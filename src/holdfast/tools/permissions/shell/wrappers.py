@@ -232,5 +232,5 @@ def _find(words: ShellWords) -> NestedCommands:
 
 
 def is_transparent_wrapper(name: str) -> bool:
-    """Whether a program only runs another one, so that a rule which allows it would have no effect."""
+    """Return whether a program only runs another one, so that a rule which allows it would have no effect."""
     return name in ("env", "eval", "trap") or (name in _WRAPPERS and _WRAPPERS[name].transparent)
