@@ -25,7 +25,7 @@ async def test_a_run_is_logged_when_it_starts_waits_and_ends(site: Site, caplog:
             run = await start_waiting_run(site)
 
             async def waits() -> bool:
-                return any(record.__dict__["said"]["status"] == "waiting" for record in lines(run["id"]))
+                return any(record.__dict__["fields"]["status"] == "waiting" for record in lines(run["id"]))
 
             await eventually(waits)
             await site.post(f"/api/runs/{run['id']}/cancel", {"reason": "enough"}, expect=200)
