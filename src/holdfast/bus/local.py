@@ -1,4 +1,4 @@
-"""The bus of one process, and a queue that merges hints until its consumer takes them."""
+"""The bus of one process, and a queue that merges hints until they are consumed."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ class LocalBus:
     def __init__(self) -> None:
         self._listeners: list[WakeListener] = []
 
-    def publish(self, wake: WakeHint) -> None:
+    def publish(self, hint: WakeHint) -> None:
         """Pass a hint to every subscriber."""
         for listener in self._listeners:
-            listener(wake)
+            listener(hint)
 
     @contextmanager
     def subscribe(self, listener: WakeListener) -> Iterator[None]:

@@ -37,10 +37,10 @@ class PostgresBus:
         self._local = LocalBus()
         self._outgoing = CoalescingQueue()
 
-    def publish(self, wake: WakeHint) -> None:
+    def publish(self, hint: WakeHint) -> None:
         """Send a hint with the next notification, and pass it to the subscribers of this process at once."""
-        self._local.publish(wake)
-        self._outgoing.put(wake)
+        self._local.publish(hint)
+        self._outgoing.put(hint)
 
     def subscribe(self, listener: WakeListener) -> AbstractContextManager[None]:
         """Call `listener` with each hint while the block runs."""

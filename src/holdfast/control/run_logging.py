@@ -34,12 +34,12 @@ class RunStatusLogger:
         self._woken = asyncio.Event()
         self._logged: dict[tuple[SpaceId, RunId], RunStatus] = {}
 
-    def on_wake(self, wake: WakeHint) -> None:
+    def on_wake(self, hint: WakeHint) -> None:
         """Queue the runs of a hint."""
-        if wake.runs:
-            for name in wake.runs:
+        if hint.runs:
+            for name in hint.runs:
                 self._changed.setdefault(name, [])
-            for grown in wake.grown:
+            for grown in hint.grown:
                 self._changed.setdefault(grown.head.name, []).append(grown.head)
             self._woken.set()
 

@@ -59,7 +59,7 @@ WakeListener: TypeAlias = Callable[[WakeHint], None]
 class Bus(Protocol):
     """Delivers wake-up hints fast; any hint may be lost."""
 
-    def publish(self, wake: WakeHint) -> None:
+    def publish(self, hint: WakeHint) -> None:
         """Send a hint; this never blocks and never fails."""
 
     def subscribe(self, listener: WakeListener) -> AbstractContextManager[None]:

@@ -102,8 +102,8 @@ class NotificationChannel(Channel):
                     self.publish(notifications)
                 await _wait_for_event(self._woken, seconds=WAKEUP_FALLBACK_SECONDS)
 
-    def _on_wake(self, wake: WakeHint) -> None:
-        if wake.news or wake.everything:
+    def _on_wake(self, hint: WakeHint) -> None:
+        if hint.news or hint.everything:
             self._woken.set()
 
 
@@ -165,9 +165,9 @@ class SpaceChannel(Channel):
                 await self._refresh(everything=timed_out or self._refresh_all)
                 await asyncio.sleep(HINT_INTERVAL_SECONDS)
 
-    def _on_wake(self, wake: WakeHint) -> None:
-        self._refresh_all = self._refresh_all or wake.everything
-        self._hinted |= {run for space, run in wake.runs if space == self._space}
+    def _on_wake(self, hint: WakeHint) -> None:
+        self._refresh_all = self._refresh_all or hint.everything
+        self._hinted |= {run for space, run in hint.runs if space == self._space}
         if self._hinted or self._refresh_all:
             self._woken.set()
 

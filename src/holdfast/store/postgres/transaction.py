@@ -193,9 +193,9 @@ class Sessions:
             async with self._block() as block:
                 transaction = PostgresTransaction(block, self._clock, use_local_clock=self._use_local_clock)
                 yield transaction
-            wake = transaction.hints.build()
-            if wake is not None:
-                self._bus.publish(wake)
+            hint = transaction.hints.build()
+            if hint is not None:
+                self._bus.publish(hint)
         except DRIVER_ERRORS as exc:
             error = translate_error(exc)
             if block is not None and block.committing and isinstance(error, Unavailable):

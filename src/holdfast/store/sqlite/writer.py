@@ -197,9 +197,9 @@ class Writer:
     def _resolve(self, jobs: Sequence[_Job], hints: WakeHints) -> None:
         for job in jobs:
             resolve(job.future, job.outcome)
-        wake = hints.build()
-        if wake is not None:
-            self._bus.publish(wake)
+        hint = hints.build()
+        if hint is not None:
+            self._bus.publish(hint)
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:
