@@ -13,7 +13,7 @@ from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import SpaceId
-from holdfast.domain.run import LIVE_STATUSES, Run
+from holdfast.domain.run import ACTIVE_STATUSES, Run
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.scenario.stage import FAR_OFF, LEASE, START, WORKER, Stage
@@ -83,7 +83,7 @@ async def tidy_up(store: Store, spaces: list[SpaceId]) -> None:
     await store.leases.expire()
     for space in spaces:
         for run in await _live_runs(store, space):
-            if (await store.runs.get(space, run.id)).status in LIVE_STATUSES:
+            if (await store.runs.get(space, run.id)).status in ACTIVE_STATUSES:
                 await store.runs.end(space, run.id)
     for claim in await store.timers.claim_due(WORKER, lease=LEASE):
         await store.timers.settle(claim)
@@ -97,4 +97,4 @@ async def _live_runs(store: Store, space: SpaceId) -> list[Run]:
         runs = (await store.runs.page(space, limit=100)).items
     except NotFound:
         return []
-    return [run for run in reversed(runs) if run.status in LIVE_STATUSES]
+    return [run for run in reversed(runs) if run.status in ACTIVE_STATUSES]

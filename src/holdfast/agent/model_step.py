@@ -139,7 +139,7 @@ class ModelStep:
         return await self._complete(message)
 
     async def _complete(self, message: NewMessage) -> bool:
-        """Complete the run with the model's answer, unless the inbox has an item that the model must see first."""
+        """Complete the run with the model's response, unless the inbox has an item that the model must see first."""
         while True:
             try:
                 await complete(self._ctx, message.content)

@@ -178,5 +178,5 @@ def ask_if_tainted(
     names = read_taint(ctx.values).names(before=sequence)
     if not names or not reaches_outside(spec, network=has_network(ctx.agent, ctx.values)):
         return decision
-    reason = f"the run has read what others wrote (`{'`, `'.join(names)}`), and this call reaches beyond the workspace"
+    reason = f"the run has read untrusted text (`{'`, `'.join(names)}`), and this call reaches beyond the workspace"
     return PermissionDecision(action=PermissionAction.ASK, rule=decision.rule, reason=reason)

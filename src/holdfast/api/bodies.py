@@ -178,7 +178,7 @@ class RetryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class SteeringBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message to a live run."""
+    """A message to an active run."""
 
     content: Content
     id: Annotated[MessageId, _Id] | None = None

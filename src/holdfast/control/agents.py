@@ -118,7 +118,7 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     instructions: str
     soul: str | None
     digest: str
-    """Digest of the files that define the agent."""
+    """Digest of the files that define the agent, and of the settings that apply to it."""
     capabilities: AgentCapabilities
     """Capabilities as AG-UI defines them."""
 

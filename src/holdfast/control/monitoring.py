@@ -10,7 +10,7 @@ from holdfast.domain.errors import Unavailable
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.metrics.instruments import MetricFamily, Number, render_metrics
 from holdfast.metrics.meters import Meters, gauge
-from holdfast.ports.queue import LiveRunCounts, RunCounts
+from holdfast.ports.queue import ActiveRunCounts, RunCounts
 from holdfast.ports.spaces import Spaces
 
 STORE_TIMEOUT_SECONDS: Final = 2.0
@@ -66,32 +66,32 @@ class MetricsControl:
         """Return all metrics in the Prometheus text format; without run counts if the store does not respond."""
         try:
             async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
-                live = await self._run_counts.live()
+                counts = await self._run_counts.active()
         except (TimeoutError, Unavailable):
-            live = None
+            counts = None
         families: list[MetricFamily[Any]] = [
             *self._meters,
             _single_gauge("holdfast_build_info", "The version that runs here.", 1, version=self._version),
-            _single_gauge("holdfast_store_up", "Whether the store responds.", int(live is not None)),
+            _single_gauge("holdfast_store_up", "Whether the store responds.", int(counts is not None)),
         ]
-        if live is not None:
-            families += _run_gauges(live)
+        if counts is not None:
+            families += _run_gauges(counts)
         return render_metrics(families)
 
 
-def _run_gauges(live: LiveRunCounts) -> Iterator[MetricFamily[Number]]:
+def _run_gauges(counts: ActiveRunCounts) -> Iterator[MetricFamily[Number]]:
     runs = gauge("holdfast_runs", "Runs in the store that have not ended, by status.", labels=("status",))
-    runs.of("pending").add(live.pending)
-    runs.of("queued").add(live.ready + live.delayed)
-    runs.of("running").add(live.running)
-    runs.of("waiting").add(live.waiting)
+    runs.of("pending").add(counts.pending)
+    runs.of("queued").add(counts.ready + counts.delayed)
+    runs.of("running").add(counts.running)
+    runs.of("waiting").add(counts.waiting)
     yield runs
     depth = gauge("holdfast_queue_depth", "Queued runs: `ready` may be claimed now.", labels=("state",))
-    depth.of("ready").add(live.ready)
-    depth.of("delayed").add(live.delayed)
+    depth.of("ready").add(counts.ready)
+    depth.of("delayed").add(counts.delayed)
     yield depth
     help_text = "Seconds that the oldest ready run has been queued."
-    yield _single_gauge("holdfast_queue_oldest_seconds", help_text, live.longest_wait_seconds)
+    yield _single_gauge("holdfast_queue_oldest_seconds", help_text, counts.longest_wait_seconds)
 
 
 def _single_gauge(name: str, help_text: str, value: float, **labels: str) -> MetricFamily[Number]:

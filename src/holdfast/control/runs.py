@@ -234,7 +234,7 @@ class RunControl:
     async def steer(
         self, space: SpaceId, run: RunId, content: Content, *, message: MessageId | None = None, by: str | None = None
     ) -> int:
-        """Send a message to a live run, which reads it before its next model call; return the inbox item number.
+        """Send a message to an active run, which reads it before its next model call; return the inbox item number.
 
         A run with an open interrupt raises `Waiting`, a message id that its chain or its inbox contains `IdTaken`, and
         a file that the space does not have `NotFound`.

@@ -82,7 +82,7 @@ class ThreadControl:
         return await self._threads.update(space, thread, patch)
 
     async def archive(self, space: SpaceId, thread: ThreadId) -> Thread:
-        """Refuse new runs on a thread until it is unarchived; live runs continue."""
+        """Refuse new runs on a thread until it is unarchived; active runs continue."""
         return await self._threads.update(space, thread, ThreadPatch(status=ThreadStatus.ARCHIVED))
 
     async def unarchive(self, space: SpaceId, thread: ThreadId) -> Thread:
@@ -90,7 +90,7 @@ class ThreadControl:
         return await self._threads.update(space, thread, ThreadPatch(status=ThreadStatus.ACTIVE))
 
     async def delete(self, space: SpaceId, thread: ThreadId) -> None:
-        """Delete a thread, which removes it from all lists; a thread with a live run raises `RunActive`."""
+        """Delete a thread, which removes it from all lists; a thread with an active run raises `RunActive`."""
         await self._threads.update(space, thread, ThreadPatch(status=ThreadStatus.DELETED))
 
 
@@ -167,7 +167,7 @@ class ConversationControl:
             messages=page.items,
             next_cursor=page.next_cursor,
             runs=[by_id.get(run_id) or await self._runs.get(space, run_id) for run_id in run_ids],
-            # A pending run only waits for another one to end, so any other live run goes first.
+            # A pending run only waits for another one to end, so any other active run goes first.
             active_run=next((run for run in live if run.status is not RunStatus.PENDING), next(iter(live), None)),
             latest_failed_run=next((run for run in newest if run.status is RunStatus.FAILED), None),
             latest_completed_run=next((run for run in newest if run.status is RunStatus.COMPLETED), None),

@@ -67,7 +67,7 @@ class ModeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent as its files define it: `instructions` is `AGENT.md`, `soul` is `SOUL.md`, `digest` covers all files."""
+    """An agent as its three files define it: `instructions` is `AGENT.md`, `soul` is `SOUL.md`, `digest` covers all."""
 
     name: str
     description: str

@@ -9,7 +9,7 @@ HoldfastError
 │   ├── LeaseLost           another worker owns the run now: stop, do not write
 │   ├── InboxNotEmpty       new inbox items arrived: read them, then retry
 │   ├── ThreadClosed        the thread is archived or deleted: it accepts no runs
-│   ├── Busy                the branch has a live run and `on_busy` is `reject`
+│   ├── Busy                the branch has an active run and `on_busy` is `reject`
 │   ├── Waiting             the branch waits for a person: respond first
 │   ├── AlreadyAnswered     the interrupt is no longer open
 │   ├── RunActive           the run has not ended: cancel it first
@@ -101,7 +101,7 @@ class ThreadClosed(Conflict):
 
 
 class Busy(Conflict):
-    """The branch has a live run and `on_busy` is `reject`."""
+    """The branch has an active run and `on_busy` is `reject`."""
 
     code = "BUSY"
 

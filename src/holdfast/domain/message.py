@@ -19,7 +19,7 @@ MAX_INPUT_MESSAGES: Final = 1000
 FAILED_METADATA_KEY: Final = "failed"
 """Metadata key of the result of an unsuccessful tool call: `failed` or `unknown`."""
 _UNPAIRED_CALL: Final = (
-    "the input of a run may not call a tool or answer one, unless each call is answered right after it"
+    "in the input of a run, each tool call must be followed by its result, and each result must follow its call"
 )
 STEERING_METADATA_KEY: Final = "steering"
 """Metadata key of a user message that reached an active run and starts no turn."""

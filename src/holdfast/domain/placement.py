@@ -19,7 +19,7 @@ from holdfast.domain.ids import InterruptId, RunId
 
 
 class OnBusy(StrEnum):
-    """Policy for a new run whose branch has a live run."""
+    """Policy for a new run whose branch has an active run."""
 
     ENQUEUE = "enqueue"
     REJECT = "reject"
@@ -27,8 +27,8 @@ class OnBusy(StrEnum):
     FORK = "fork"
 
 
-class LiveRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A live run of a branch."""
+class BranchRun(msgspec.Struct, frozen=True, kw_only=True):
+    """An active run of a branch."""
 
     key: int
     id: RunId
@@ -45,8 +45,8 @@ class RunStart(msgspec.Struct, frozen=True, kw_only=True):
     cancel: Sequence[int] = ()
 
 
-def resolve_on_busy(on_busy: OnBusy, branch: Sequence[LiveRun]) -> RunStart:
-    """Return the start of a new run on a branch with the live runs `branch`, newest first."""
+def resolve_on_busy(on_busy: OnBusy, branch: Sequence[BranchRun]) -> RunStart:
+    """Return the start of a new run on a branch with the active runs `branch`, newest first."""
     newest, oldest = branch[0], branch[-1]
     match on_busy:
         case OnBusy.ENQUEUE:

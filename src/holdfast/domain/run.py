@@ -48,7 +48,7 @@ _NEXT_STATUSES: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
     RunStatus.FAILED: frozenset(),
     RunStatus.CANCELLED: frozenset(),
 }
-LIVE_STATUSES: Final = frozenset(status for status in RunStatus if not status.terminal)
+ACTIVE_STATUSES: Final = frozenset(status for status in RunStatus if not status.terminal)
 
 
 class Mode(StrEnum):

@@ -180,7 +180,7 @@ class Subscriptions(Protocol):
         """
 
 
-class LiveRunCounts(msgspec.Struct, frozen=True, kw_only=True):
+class ActiveRunCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of the runs of all spaces that have not ended, by status."""
 
     pending: int
@@ -197,7 +197,7 @@ class LiveRunCounts(msgspec.Struct, frozen=True, kw_only=True):
 class RunCounts(Protocol):
     """Counts of active runs."""
 
-    async def live(self) -> LiveRunCounts:
+    async def active(self) -> ActiveRunCounts:
         """Count the runs that have not ended. The cost does not depend on the number of ended runs."""
 
     async def queued(self, space: SpaceId) -> int:

@@ -26,7 +26,7 @@ def dump_json(value: Any) -> str:
     try:
         return _encoder.encode(value).decode()
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError, OverflowError) as exc:
-        raise Invalid(f"this cannot be written as JSON: {exc}") from exc
+        raise Invalid(f"the value cannot be encoded as JSON: {exc}") from exc
 
 
 def dump_optional_json(value: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -77,7 +78,11 @@ class SqlLeases(SqlPort):
     async def expire(self, *, cap: int = MAX_ATTEMPTS) -> list[RunId]:
         """Take back the runs of expired leases."""
         expired = await self._database.read(lambda tx: tx.all("expired_heads", now=tx.lease_now))
-        requeued = [RunId(row["id"]) for row in expired if await self._requeue(row, cap=cap)]
+        requeued = [
+            RunId(row["id"])
+            for row in expired
+            if await self._database.write(partial(requeue_expired_run, expired=row, cap=cap))
+        ]
         self._meters.leases_expired.add(len(requeued))
         return requeued
 
@@ -87,9 +92,6 @@ class SqlLeases(SqlPort):
         row = await tx.one("queue_state", now=tx.lease_now)
         assert row is not None
         return QueueState(ready=bool(row["ready"]), next_at=maybe_instant(row["next_at"]))
-
-    async def _requeue(self, expired: Row, *, cap: int) -> bool:
-        return await self._database.write(lambda tx: requeue_expired_run(tx, expired, cap=cap))
 
 
 async def requeue_expired_run(tx: Transaction, expired: Row, *, cap: int, without_delay: bool = False) -> bool:

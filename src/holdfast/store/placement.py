@@ -10,8 +10,8 @@ from holdfast.domain.message import unanswered_calls
 from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.placement import (
     Ancestor,
+    BranchRun,
     ChainPosition,
-    LiveRun,
     OnBusy,
     RunStart,
     child_nesting,
@@ -172,7 +172,7 @@ async def _find_start_on_active_branch(tx: Transaction, newest: int, new: NewRun
     if not branch:
         return RunStart(base_key=newest)
     active = [
-        LiveRun(
+        BranchRun(
             key=row["run_key"],
             id=row["id"],
             base_key=row["base_key"],

@@ -18,7 +18,7 @@ from holdfast.domain.run import Run, RunError, RunStatus, check_move
 from holdfast.domain.thread import ThreadStatus, check_accepts_runs
 from holdfast.domain.timer import TimerClaim
 from holdfast.metrics.meters import Meters
-from holdfast.ports.queue import LiveRunCounts
+from holdfast.ports.queue import ActiveRunCounts
 from holdfast.ports.runs import RunFilter
 from holdfast.store.creation import (
     CREATE_RUN_BATCH,
@@ -205,12 +205,12 @@ class SqlRunCounts(SqlPort):
     """Implements `RunCounts`."""
 
     @reads
-    async def live(self, tx: Transaction) -> LiveRunCounts:
+    async def active(self, tx: Transaction) -> ActiveRunCounts:
         """Count the runs that have not ended."""
         row = await tx.one("live_runs", now=tx.now)
         assert row is not None
         oldest = row["oldest"]
-        return LiveRunCounts(
+        return ActiveRunCounts(
             pending=row["pending"],
             ready=row["ready"] + row["due"],
             delayed=row["delayed"],

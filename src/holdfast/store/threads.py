@@ -86,7 +86,7 @@ class SqlThreads(SqlPort):
         await tx.lock(threads=[key])
         row = await thread_row(tx, space, thread)
         if row["status"] == ThreadStatus.DELETED:
-            raise Conflict(f"thread `{thread}` is deleted")
+            raise Conflict(f"thread `{thread}` is deleted: it cannot be changed")
         live = await tx.one("live_run_of_thread", thread_key=key) if patch.status is ThreadStatus.DELETED else None
         if live is not None:
             message = f"run `{live['id']}` of the thread is {live['status']}: cancel it first"

@@ -22,7 +22,7 @@ from tests.support.web_server import StubWeb, WebPage, WebServer
 OPEN: Final[dict[str, Json]] = {"allow": ["web_fetch", "charge", "agent_spawn"]}
 FETCH: Final = call("web_fetch", url="http://evil.example/page")
 CHARGE: Final = call("charge", amount=7)
-WHY: Final = "the run has read what others wrote (`web:evil.example`), and this call reaches beyond the workspace"
+WHY: Final = "the run has read untrusted text (`web:evil.example`), and this call reaches beyond the workspace"
 
 
 @pytest.fixture(scope="module")

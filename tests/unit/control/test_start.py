@@ -58,7 +58,7 @@ REFUSED: list[tuple[dict[str, Any], type[HoldfastError], str]] = [
     ({"model": "nothing"}, Invalid, "nothing"),
     ({"model": "nobody:model"}, Invalid, "nobody"),
     ({"thread": ThreadId("thr_none")}, NotFound, "thr_none"),
-    ({"messages": [assistant("", call("c"))]}, Invalid, "may not call a tool"),
+    ({"messages": [assistant("", call("c"))]}, Invalid, "each tool call must be followed"),
     ({"messages": [user("a", id="m"), user("b", id="m")]}, Invalid, "same id"),
     ({"id": RunId("no id!")}, Invalid, "id"),
     ({"tags": ["x"] * 51}, Invalid, "tags"),

@@ -85,7 +85,7 @@ def test_a_run_may_start_with_user_system_and_assistant_messages() -> None:
     ],
 )
 def test_input_with_an_unpaired_call_or_result_is_rejected(message: NewMessage) -> None:
-    with pytest.raises(Invalid, match="may not call a tool or answer one"):
+    with pytest.raises(Invalid, match="each tool call must be followed by its result"):
         check_input_messages([user("hi"), message])
 
 
@@ -106,7 +106,7 @@ def test_input_may_contain_answered_calls() -> None:
     ],
 )
 def test_in_the_input_each_call_is_answered_once_right_after_it(messages: list[NewMessage]) -> None:
-    with pytest.raises(Invalid, match="unless each call is answered right after it"):
+    with pytest.raises(Invalid, match="each tool call must be followed by its result"):
         check_input_messages(messages)
 
 

@@ -9,7 +9,7 @@ from holdfast.domain.errors import IllegalMove, Invalid
 from holdfast.domain.ids import RunId
 from holdfast.domain.instant import Instant, Millis
 from holdfast.domain.run import (
-    LIVE_STATUSES,
+    ACTIVE_STATUSES,
     PRIORITY_HEAD_START_MS,
     Move,
     Priority,
@@ -49,7 +49,7 @@ def test_a_run_may_make_no_other_move(at: RunStatus, to: RunStatus) -> None:
 
 def test_a_terminal_status_never_changes() -> None:
     assert {status for status in RunStatus if status.terminal} == {COMPLETED, FAILED, CANCELLED}
-    assert {PENDING, QUEUED, RUNNING, WAITING} == LIVE_STATUSES
+    assert {PENDING, QUEUED, RUNNING, WAITING} == ACTIVE_STATUSES
     assert not any(at.terminal for at, _ in LEGAL)
 
 

@@ -196,7 +196,7 @@ _MODEL_OPTIONS: Final[dict[str, Any]] = {
 
 @get("/models", summary="List models", **_MODEL_OPTIONS)
 async def list_known_models(model_calls: NamedDependency[ModelCalls]) -> ModelCatalog:
-    """Return the providers with whether a key is set, and the known models with their inputs and prices."""
+    """Return the providers with whether a key is set, and the known models with context windows and prices."""
     return await model_calls.catalog()
 
 

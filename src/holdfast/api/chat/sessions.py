@@ -27,7 +27,7 @@ from holdfast.control.threads import ConversationControl, ThreadControl, newest_
 from holdfast.domain.errors import Conflict, IllegalMove, Invalid, ModelRefused, NotFound, RunActive
 from holdfast.domain.ids import SpaceId, ThreadId
 from holdfast.domain.page import MAX_PAGE_SIZE, Page
-from holdfast.domain.run import LIVE_STATUSES, Run
+from holdfast.domain.run import ACTIVE_STATUSES, Run
 from holdfast.domain.task_ids import task_id_of
 from holdfast.domain.thread import Thread, ThreadFilter, ThreadStatus
 from holdfast.ports.log import Contexts, Steps
@@ -135,7 +135,7 @@ class SessionControl:
     async def _cancel_active_runs(self, thread: Thread) -> list[str]:
         """Cancel the active runs of a thread, newest first so that no waiting run starts, and return their task ids."""
         active: list[Run] = []
-        for status in sorted(LIVE_STATUSES):
+        for status in sorted(ACTIVE_STATUSES):
             where = RunFilter(thread_id=thread.id, status=status)
             active += (await self._runs.page(self._space, where=where, limit=MAX_PAGE_SIZE)).items
         cancelled = []

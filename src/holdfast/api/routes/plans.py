@@ -33,7 +33,7 @@ async def create_plan_item(
     data: JSONBody[NewPlanItem],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
 ) -> PlanItem:
-    """Add an item to the plan of the newest run; a live run reads it before its next model call."""
+    """Add an item to the plan of the newest run; an active run reads it before its next model call."""
     return await plans.add(space_id, thread_id, data)
 
 
@@ -47,7 +47,7 @@ async def update_plan_item(
 ) -> PlanItem:
     """Change or move an open item of the plan of the newest run; `completed` needs a conclusion.
 
-    An edit that is no longer valid when a live run reads it, because the plan has changed since, is dropped.
+    An edit that is no longer valid when an active run reads it, because the plan has changed since, is dropped.
     """
     return await plans.change(space_id, thread_id, task_id, data)
 

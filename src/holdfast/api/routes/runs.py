@@ -152,14 +152,16 @@ async def retry_run(
     return _created_response(await starts.retry(space_id, run_id, from_start=data.starts_at == "start", wait=wait))
 
 
-@post(space_paths("/runs/{run_id:str}/messages"), summary="Send a message to a live run", tags=_TAGS, status_code=202)
+@post(
+    space_paths("/runs/{run_id:str}/messages"), summary="Send a message to an active run", tags=_TAGS, status_code=202
+)
 async def steer_run(
     runs: NamedDependency[RunControl],
     run_id: FromPath[RunId],
     data: JSONBody[SteeringBody],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
 ) -> Accepted:
-    """Send a message to a live run, which reads it before its next model call."""
+    """Send a message to an active run, which reads it before its next model call."""
     number = await runs.steer(space_id, run_id, data.content, message=data.id)
     return Accepted(run_id=run_id, number=number)
 

@@ -73,7 +73,7 @@ async def update_thread(
 async def delete_thread(
     threads: NamedDependency[ThreadControl], thread_id: FromPath[ThreadId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
 ) -> None:
-    """Delete a thread: it leaves all lists and takes no new run, but can be read. One with a live run is refused."""
+    """Delete a thread: it leaves all lists and takes no new run, but can be read. One with an active run is refused."""
     await threads.delete(space_id, thread_id)
 
 
@@ -81,7 +81,7 @@ async def delete_thread(
 async def archive_thread(
     threads: NamedDependency[ThreadControl], thread_id: FromPath[ThreadId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
 ) -> Thread:
-    """Refuse new runs on a thread; live runs continue."""
+    """Refuse new runs on a thread; active runs continue."""
     return await threads.archive(space_id, thread_id)
 
 

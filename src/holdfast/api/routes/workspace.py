@@ -54,7 +54,7 @@ async def update_space(
 
 @delete(_ONE_SPACE, summary="Delete a space", tags=_SPACE_TAGS)
 async def delete_space(spaces: NamedDependency[SpaceControl], space_id: FromPath[SpaceId]) -> None:
-    """Delete a space with everything in it. A space with a live run, and `default`, are refused."""
+    """Delete a space with everything in it. A space with an active run, and `default`, are refused."""
     await spaces.delete(space_id)
 
 
