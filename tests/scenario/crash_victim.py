@@ -15,7 +15,7 @@ import msgspec
 
 import holdfast.store.postgres.database
 import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise, by each victim again
-from holdfast.agent.model_stream import CommitInterval
+from holdfast.agent.model_stream import StreamTimings
 from holdfast.agent.run_context import LoopConfig
 from holdfast.bootstrap.store import SystemClock
 from holdfast.bootstrap.workspace import Holdfast, Options

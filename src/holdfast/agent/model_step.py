@@ -125,7 +125,7 @@ class ModelStep:
         self, request: ModelRequest, context: AssembledContext, step: Step, response: ResponseAccumulator
     ) -> bool:
         ctx = self._ctx
-        finished = await stream_response(ctx.model, request, response, ctx.writer, ctx.config.commit_interval)
+        finished = await stream_response(ctx.model, request, response, ctx.writer, ctx.config.stream_timings)
         message, _ = response.build_message()
         ctx.writer.draft.messages.append(message)
         usage = ctx.usage_or_estimate(

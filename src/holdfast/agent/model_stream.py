@@ -175,10 +175,11 @@ def _is_deeper(value: Json, levels: int) -> bool:
 DEFAULT_COMMIT_INTERVAL_SECONDS: Final = 0.025
 
 
-class CommitInterval(msgspec.Struct, frozen=True, kw_only=True):
-    """The interval at which deltas are committed, and how long a model may send nothing."""
+class StreamTimings(msgspec.Struct, frozen=True, kw_only=True):
+    """Timings of a streamed call: how often it is committed, and how long the model may send nothing."""
 
-    seconds: float = DEFAULT_COMMIT_INTERVAL_SECONDS
+    commit_seconds: float = DEFAULT_COMMIT_INTERVAL_SECONDS
+    """Seconds between two commits of streamed deltas."""
     idle_timeout_seconds: float | None = None
     """Null means the model's own timeout."""
 
@@ -192,11 +193,11 @@ async def stream_response(
     request: ModelRequest,
     response: ResponseAccumulator,
     writer: RunWriter,
-    commit_interval: CommitInterval,
+    stream_timings: StreamTimings,
 ) -> ModelFinished:
     """Call the model, stream its response into the log, and return how it finished."""
-    consuming = _consume_stream(model, request, response, commit_interval.idle_timeout_for(model))
-    await commit_while(writer, consuming, interval=commit_interval.seconds)
+    consuming = _consume_stream(model, request, response, stream_timings.idle_timeout_for(model))
+    await commit_while(writer, consuming, interval=stream_timings.commit_seconds)
     if response.finished is None:
         raise ModelUnavailable(f"`{model.name}` stopped in the middle of its response")
     return response.finished

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from holdfast.agent.context.conversation import ConversationWindow
 from holdfast.agent.inbox_reader import InboxReader
-from holdfast.agent.model_stream import CommitInterval
+from holdfast.agent.model_stream import StreamTimings
 from holdfast.agent.run_writer import RunWriter
 from holdfast.agent.step_ledger import StepLedger
 from holdfast.domain.agent import Agent
@@ -64,7 +64,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class LoopConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Configuration of the agent loop."""
 
-    commit_interval: CommitInterval = CommitInterval()
+    stream_timings: StreamTimings = StreamTimings()
     retry_policy: RetryPolicy = RetryPolicy()
 
 

@@ -244,7 +244,7 @@ class ToolStep:
         return self._settle_or_wait(call, step, await self._commit_while(running))
 
     async def _commit_while(self, running: Awaitable[T]) -> T:
-        return await commit_while(self._ctx.writer, running, interval=self._ctx.config.commit_interval.seconds)
+        return await commit_while(self._ctx.writer, running, interval=self._ctx.config.stream_timings.commit_seconds)
 
     def _settle_or_wait(self, call: ToolCall, step: Step, result: ToolResult) -> Step | None:
         """Settle a call, or let it wait; return its step if it waits."""

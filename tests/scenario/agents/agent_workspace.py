@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from holdfast.agent.model_stream import CommitInterval
+from holdfast.agent.model_stream import StreamTimings
 from holdfast.agent.run_context import LoopConfig, RetryPolicy
 from holdfast.bootstrap.workspace import Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace

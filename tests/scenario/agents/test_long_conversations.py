@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.agent.model_stream import CommitInterval
+from holdfast.agent.model_stream import StreamTimings
 from holdfast.domain.content import Json
 from holdfast.domain.events.custom import ContextCompacted
 from holdfast.domain.limits import Limits

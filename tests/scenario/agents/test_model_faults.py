@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.agent.model_stream import CommitInterval
+from holdfast.agent.model_stream import StreamTimings
 from holdfast.agent.run_context import RetryPolicy
 from holdfast.domain.events import TextMessageContent, TextMessageStart, ToolCallStart
 from holdfast.domain.events.custom import MessagesAbandoned, StatusChanged

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from holdfast.agent.model_stream import CommitInterval, ResponseAccumulator, stream_response
+from holdfast.agent.model_stream import ResponseAccumulator, StreamTimings, stream_response
 from holdfast.agent.run_writer import RunWriter
 from holdfast.domain.errors import LeaseLost, ModelRefused, ModelUnavailable
 from holdfast.domain.events import TextMessageContent
@@ -52,7 +52,7 @@ async def calling(fake_model: FakeModel, *, window: float = NEVER, stall: float 
     answer = ResponseAccumulator(log, MessageId("m"), assign_call_id=lambda call_id, index: call_id)
     async with asyncio.timeout(LIMIT):
         making = stream_response(
-            fake_model, REQUEST, answer, log, CommitInterval(seconds=window, idle_timeout_seconds=stall)
+            fake_model, REQUEST, answer, log, StreamTimings(commit_seconds=window, idle_timeout_seconds=stall)
         )
         task = asyncio.get_running_loop().create_task(making)
         try:

@@ -145,7 +145,7 @@ class ContextBuilder:
         prompt_tokens = self._sizes.count_text(request.system) + sum(map(self._sizes.count_message, request.messages))
         # A missing summary frees nothing and counts as a failed try: after two the run continues without.
         with suppress(ModelRefused, ModelUnavailable, TimeoutError):
-            timeout = asyncio.timeout(ctx.config.commit_interval.idle_timeout_for(ctx.model))
+            timeout = asyncio.timeout(ctx.config.stream_timings.idle_timeout_for(ctx.model))
             async with timeout, ctx.model.stream(request) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, TextDelta):

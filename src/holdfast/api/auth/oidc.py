@@ -153,8 +153,11 @@ class Issuer:
             response = await web.get(url)
         except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
             raise Unavailable(f"the issuer `{self.url}` does not respond: {exc or type(exc).__name__}") from exc
-        if response.status_code != httpx2.codes.OK or len(response.content) > MAX_ISSUER_RESPONSE_BYTES:
-            raise Unavailable(f"the issuer `{self.url}` responds with {response.status_code} at {urlsplit(url).path}")
+        path = urlsplit(url).path
+        if response.status_code != httpx2.codes.OK:
+            raise Unavailable(f"the issuer `{self.url}` responds with {response.status_code} at {path}")
+        if len(response.content) > MAX_ISSUER_RESPONSE_BYTES:
+            raise Unavailable(f"the issuer `{self.url}` sent more than {MAX_ISSUER_RESPONSE_BYTES} bytes at {path}")
         return response.content
 
 
