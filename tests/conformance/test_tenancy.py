@@ -148,7 +148,7 @@ WITHOUT_SPACE: Final = {
         "one scheduler serves all spaces",
     ),
     "notifications.dispatch": "one dispatcher serves all spaces",
-    "run_counts.live": "the operator's",
+    "run_counts.active": "the operator's",
 }
 
 TENANT: Final = [method for method in methods() if "space" in method.hints and method.port != "spaces"]

@@ -91,7 +91,8 @@ class RunDetailsControl:
         await self._runs.get(space, run)
         steps = await self._contexts.steps(space, run)
         if step is not None and step not in steps:
-            raise NotFound(f"there is no model context for step {step} of run `{run}`", steps=steps)
+            reason = "it is not a model call, or its context was deleted"
+            raise NotFound(f"there is no model context for step {step} of run `{run}`: {reason}", steps=steps)
         if step is None:
             step = max(steps, default=None)
         context = None if step is None else await self._contexts.get(space, run, step)
