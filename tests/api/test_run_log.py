@@ -17,7 +17,7 @@ async def test_a_run_is_logged_when_it_starts_waits_and_ends(site: Site, caplog:
 
     def lines(run: str) -> list[logging.LogRecord]:
         records = [record for record in caplog.records if record.name == "holdfast.runs"]
-        return [record for record in records if record.__dict__["said"]["run_id"] == run]
+        return [record for record in records if record.__dict__["fields"]["run_id"] == run]
 
     with site.floor.holdfast.watcher.listen(log.on_wake), caplog.at_level(logging.INFO, logger="holdfast.runs"):
         async with asyncio.TaskGroup() as tasks:
@@ -31,7 +31,7 @@ async def test_a_run_is_logged_when_it_starts_waits_and_ends(site: Site, caplog:
             await site.post(f"/api/runs/{run['id']}/cancel", {"reason": "enough"}, expect=200)
 
             async def has_ended() -> bool:
-                return any(record.__dict__["said"]["status"] == "cancelled" for record in lines(run["id"]))
+                return any(record.__dict__["fields"]["status"] == "cancelled" for record in lines(run["id"]))
 
             await eventually(has_ended)
             writing.cancel()

@@ -177,7 +177,7 @@ async def open_task_workspace(task: Task, moments: KillPoints) -> AsyncIterator[
         workers=_SLOTS_ALONE if task.run is not None else _SLOTS_AMONG_OTHERS,
         lease=lease,
         heartbeat=lease / 3,
-        loop_config=LoopConfig(commit_interval=CommitInterval(seconds=_COMMIT_INTERVAL_SECONDS)),
+        loop_config=LoopConfig(stream_timings=StreamTimings(commit_seconds=_COMMIT_INTERVAL_SECONDS)),
         tools=tools(task.server, moments.reach),
     )
     clock = None if task.ahead_ms is None else OffsetClock(task.ahead_ms)

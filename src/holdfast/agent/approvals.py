@@ -24,8 +24,8 @@ from holdfast.agent.approval_records import (
     approval_key,
     load_decisions,
 )
+from holdfast.agent.endings import cancel_interrupt, open_interrupt, suspend, take_resume_cause
 from holdfast.agent.inbox import hold_messages
-from holdfast.agent.moves import cancel_interrupt, open_interrupt, suspend, take_resume_cause
 from holdfast.agent.run_context import RunContext, ask_if_tainted, is_tainted
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, InboxNotEmpty, Invalid, LeaseLost, NotFound

@@ -20,10 +20,10 @@ from holdfast.agent.context.builder import ContextBuilder
 from holdfast.agent.context.conversation import ConversationWindow, read_turn
 from holdfast.agent.context.system_prompt import PromptComposer
 from holdfast.agent.context.tokens import ToolMeasurer
+from holdfast.agent.endings import fail
 from holdfast.agent.inbox import consume_inbox
 from holdfast.agent.inbox_reader import InboxReader, requested_segment_id
 from holdfast.agent.model_step import ModelStep
-from holdfast.agent.moves import fail
 from holdfast.agent.run_context import LoopConfig, RunContext, RunFailed
 from holdfast.agent.run_writer import RunWriter
 from holdfast.agent.step_ledger import StepLedger

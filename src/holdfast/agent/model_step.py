@@ -13,9 +13,9 @@ from holdfast.agent.context.assembly import AssembledContext
 from holdfast.agent.context.builder import ContextBuilder
 from holdfast.agent.context.loop_detection import STOP_AFTER_REPEATS, find_repetition
 from holdfast.agent.context.snapshot import take_snapshot
+from holdfast.agent.endings import complete, requeue
 from holdfast.agent.inbox import update_child_interrupts
 from holdfast.agent.model_stream import ResponseAccumulator, stream_response
-from holdfast.agent.moves import complete, requeue
 from holdfast.agent.run_context import RunContext, RunFailed
 from holdfast.domain.errors import (
     BudgetExceeded,

@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from holdfast.agent.approvals import UNRESTRICTED, ApprovalGate, clear_decisions, emit_denial, needs_decision
+from holdfast.agent.endings import cancel_interrupt, open_interrupt, suspend, take_resume_cause
 from holdfast.agent.inbox import hold_messages, update_child_interrupts
-from holdfast.agent.moves import cancel_interrupt, open_interrupt, suspend, take_resume_cause
 from holdfast.agent.run_context import RunContext, mark_tainted
 from holdfast.agent.run_writer import commit_while
 from holdfast.agent.step_ledger import (

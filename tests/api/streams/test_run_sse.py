@@ -166,7 +166,7 @@ async def test_a_stalled_reader_is_disconnected_and_can_resume(
                 await manual_run.say("x" * 100_000)
         finally:
             stalled.close()
-        assert f"disconnected a stalled reader of run {SPACE}/{manual_run.id}" in caplog.messages
+        assert f"disconnected a stalled subscriber of run {SPACE}/{manual_run.id}" in caplog.messages
         await manual_run.finish()
         async with sse(site.host, f"/api/runs/{manual_run.id}/sse", after=1) as stream:
             assert [(frame.id, frame.data) for frame in await stream.rest()] == (await site.log(manual_run.id))[1:]

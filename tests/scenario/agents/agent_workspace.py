@@ -100,11 +100,11 @@ class AgentWorkspace:
         *tools: Tool,
         clock: HeldClock | None = None,
         retry_policy: RetryPolicy = QUICK_RETRIES,
-        commit_interval: CommitInterval | None = None,
+        stream_timings: StreamTimings | None = None,
         **options: Any,
     ) -> AsyncIterator["AgentRuntime"]:
         """Open the workspace, with an engine that runs its agents."""
-        loop_config = LoopConfig(retry_policy=retry_policy, commit_interval=commit_interval or CommitInterval())
+        loop_config = LoopConfig(retry_policy=retry_policy, stream_timings=stream_timings or StreamTimings())
         all_options = Options(tools=tools, loop_config=loop_config, **options)
         async with open_workspace(self.folder, database=self.database, options=all_options, clock=clock) as holdfast:
             yield AgentRuntime(holdfast, clock)

@@ -163,7 +163,7 @@ BROKEN = [
 async def test_a_run_continues_without_a_failed_summary(
     workspace: AgentWorkspace, server: StubOpenAIServer, broken: StubReply
 ) -> None:
-    async with workspace.open(commit_interval=CommitInterval(idle_timeout_seconds=0.3)) as runtime:
+    async with workspace.open(stream_timings=StreamTimings(idle_timeout_seconds=0.3)) as runtime:
         run = await run_messages(runtime, 5)
         server.requests.clear()
         server.add_replies(broken, StubReply(text="done"))
@@ -176,7 +176,7 @@ async def test_a_run_continues_without_a_failed_summary(
 
 
 async def test_a_run_continues_while_no_summary_is_written(workspace: AgentWorkspace, server: StubOpenAIServer) -> None:
-    async with workspace.open(commit_interval=CommitInterval(idle_timeout_seconds=0.3)) as runtime:
+    async with workspace.open(stream_timings=StreamTimings(idle_timeout_seconds=0.3)) as runtime:
         run = await run_messages(runtime, 5)
         server.requests.clear()
         server.add_replies(*[StubReply(status=500), StubReply(text=LONG)] * 2)

@@ -79,7 +79,7 @@ async def test_a_failed_model_call_is_retried(
 ) -> None:
     server.add_replies(bad, StubReply(text="the answer"))
     async with workspace.open(
-        fixed_tool("look", "seen"), commit_interval=CommitInterval(idle_timeout_seconds=0.3)
+        fixed_tool("look", "seen"), stream_timings=StreamTimings(idle_timeout_seconds=0.3)
     ) as runtime:
         run = await runtime.run_to_end()
         assert run.output == "the answer"
@@ -295,7 +295,7 @@ async def test_the_log_is_valid_wherever_a_stream_breaks_off(any_workspace: Agen
         )
     async with any_workspace.open(
         retry_policy=RetryPolicy(max_attempts=2, first_delay_seconds=0.01),
-        commit_interval=CommitInterval(seconds=0.001),
+        stream_timings=StreamTimings(commit_seconds=0.001),
     ) as runtime:
         runs = await asyncio.gather(*(runtime.run_to_end(agent=f"b{number}") for number in range(MOMENTS)))
         for run in runs:

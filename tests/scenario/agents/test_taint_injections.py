@@ -153,7 +153,7 @@ async def respond_and_wait(runtime: AgentRuntime, run: Run, decision: str) -> Ru
     """Respond to the interrupt of a run, and return the run once it has ended."""
     (interrupt,) = await runtime.wait_for_interrupts(run)
     response = {"decision": decision}
-    assert "the run has read what others wrote" in interrupt.metadata["reason"]
+    assert "the run has read untrusted text" in interrupt.metadata["reason"]
     await runtime.runs.respond(SPACE, interrupt.run_id, response, interrupt=interrupt.id, digest=interrupt.digest)
     return await runtime.wait_until_ended(run)
 

@@ -72,7 +72,7 @@ def test_events_are_the_same_as_in_the_log() -> None:
 def test_events_that_are_too_old_must_be_read() -> None:
     tail = Tail()
     for seq in range(1, 10):
-        tail.add(append(seq, seq, length=MAX_TAIL_BYTES // 3))
+        tail.add(append(seq, seq, length=MAX_TAIL_CHARS // 3))
     assert numbers(tail, 0) == []
     assert numbers(tail, 6) == [7, 8, 9]
 
