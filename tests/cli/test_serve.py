@@ -105,9 +105,9 @@ def test_every_json_log_line_is_an_object_and_quiet_has_no_startup_lines(tmp_pat
     with announced(workspace, "--log-format", "json") as line:
         first = json.loads(line)
     assert (first["logger"], first["level"], first["version"]) == ("holdfast.server", "info", package.__version__)
-    assert first["message"] == f"run_server {workspace} at {first['url']}"
+    assert first["message"] == f"serving {workspace} at {first['url']}"
     with announced(workspace) as line:
-        assert line.startswith(f"holdfast {package.__version__} run_server {workspace} at http://")
+        assert line.startswith(f"holdfast {package.__version__} serving {workspace} at http://")
     with run_server(tmp_path, "--log-format", "json", "--quiet") as server:
         assert server.stop() == (0, "")
 
