@@ -14,8 +14,8 @@ from holdfast.api.auth.middleware import AuthMiddleware
 from holdfast.api.auth.rate_limit import RequestRateLimiter
 from holdfast.api.middleware import HostOriginMiddleware
 from holdfast.api.uvicorn_protocols import uvicorn_config
-from holdfast.bootstrap.holdfast import PrincipalUseCases, make_live_streams
 from holdfast.bootstrap.server import open_listener
+from holdfast.bootstrap.use_cases import PrincipalUseCases, make_live_streams
 from holdfast.control.principal import LOCAL_PRINCIPAL
 from holdfast.control.streams.live_streams import LiveStreams, StreamLimits
 from holdfast.domain.content import Json

@@ -17,7 +17,6 @@ from holdfast.api.auth.rate_limit import RequestRateLimiter
 from holdfast.api.middleware import LOOPBACK_HOSTS, HostOriginMiddleware
 from holdfast.api.use_cases import UseCases
 from holdfast.api.uvicorn_protocols import uvicorn_config
-from holdfast.bootstrap.holdfast import PrincipalUseCases, make_live_streams
 from holdfast.bootstrap.server_options import (
     WILDCARD_ADDRESSES,
     ServerOptions,
@@ -27,6 +26,7 @@ from holdfast.bootstrap.server_options import (
     is_local,
     read_oidc_authenticator,
 )
+from holdfast.bootstrap.use_cases import PrincipalUseCases, make_live_streams
 from holdfast.bootstrap.workspace import Holdfast, Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.concurrency import cancel_and_wait

@@ -13,7 +13,7 @@ import holdfast.store.sqlite.database  # noqa: F401 - otherwise each forked serv
 from holdfast.api.app import create_app
 from holdfast.api.middleware import HostOriginMiddleware
 from holdfast.api.use_cases import UseCases
-from holdfast.bootstrap.holdfast import PrincipalUseCases, make_live_streams
+from holdfast.bootstrap.use_cases import PrincipalUseCases, make_live_streams
 from holdfast.bootstrap.workspace import Options
 from holdfast.bootstrap.workspace import open as open_workspace
 from holdfast.control.principal import LOCAL_PRINCIPAL
