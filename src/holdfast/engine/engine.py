@@ -14,9 +14,9 @@ from typing import Final
 from holdfast.concurrency import cancel_and_wait, start_background
 from holdfast.engine.loops import WakeEvent, run_forever
 from holdfast.engine.timers import TimerLoop
-from holdfast.engine.watcher import WAKEUP_FALLBACK_SECONDS, Watcher
+from holdfast.engine.watcher import Watcher
 from holdfast.engine.worker import Worker
-from holdfast.ports.bus import WakeHint
+from holdfast.ports.bus import WAKEUP_FALLBACK_SECONDS, WakeHint
 from holdfast.ports.spaces import Notifications
 
 MIN_DISPATCH_INTERVAL_SECONDS: Final = 0.1

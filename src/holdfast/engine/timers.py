@@ -19,8 +19,8 @@ from holdfast.domain.limits import deadline_exceeded
 from holdfast.domain.run import RunError, RunStatus
 from holdfast.domain.timer import Timer, TimerClaim
 from holdfast.engine.loops import WakeEvent, run_forever
-from holdfast.engine.watcher import WAKEUP_FALLBACK_SECONDS, Watcher
-from holdfast.ports.bus import WakeHint
+from holdfast.engine.watcher import Watcher
+from holdfast.ports.bus import WAKEUP_FALLBACK_SECONDS, WakeHint
 from holdfast.ports.queue import Inbox, Interrupts, Timers
 from holdfast.ports.runs import Runs
 from holdfast.ports.runtime import Clock

@@ -21,7 +21,7 @@ from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import millis
 from holdfast.engine.loops import WakeEvent
-from holdfast.ports.bus import Bus, WakeHint, WakeListener
+from holdfast.ports.bus import WAKEUP_FALLBACK_SECONDS, Bus, WakeHint, WakeListener
 from holdfast.ports.log import EventLog, LogAppend, LoggedEvent, LogHead
 from holdfast.ports.queue import Leases
 from holdfast.ports.runtime import Clock
@@ -115,8 +115,6 @@ class RecentTails:
         self._tails.clear()
 
 
-WAKEUP_FALLBACK_SECONDS: Final = 2.0
-"""The longest delay that a lost hint causes."""
 MIN_QUEUE_POLL_SECONDS: Final = 0.02
 """The shortest time between two reads of the queue, however many runs are delayed."""
 MAX_HEADS_BATCH: Final = 1000

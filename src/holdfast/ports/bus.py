@@ -12,6 +12,8 @@ import msgspec
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.ports.log import LogAppend, LoggedEvent, LogHead
 
+WAKEUP_FALLBACK_SECONDS: Final = 2.0
+"""The longest delay that a lost hint causes: subscribers then read without one."""
 MAX_LOG_APPENDS_PER_HINT: Final = 256
 """Log appends that one hint carries at most; subscribers read the logs of the other runs."""
 

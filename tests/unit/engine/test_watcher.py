@@ -14,8 +14,8 @@ from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import Instant, Millis, instant, millis
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
-from holdfast.engine.watcher import WAKEUP_FALLBACK_SECONDS, Watcher
-from holdfast.ports.bus import Bus, WakeHint
+from holdfast.engine.watcher import Watcher
+from holdfast.ports.bus import WAKEUP_FALLBACK_SECONDS, Bus, WakeHint
 from holdfast.ports.log import EventLog, LoggedEvent, LogHead
 from holdfast.store.store import Store
 from tests.builders import claim, finish, new_run, new_thread, text_events

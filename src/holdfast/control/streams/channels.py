@@ -16,13 +16,11 @@ from holdfast.control.streams.broadcast import PAGE_ITEMS, Channel, StreamEnd
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.run import Run, RunStatus
-from holdfast.ports.bus import RunWatcher, WakeHint
+from holdfast.ports.bus import WAKEUP_FALLBACK_SECONDS, RunWatcher, WakeHint
 from holdfast.ports.log import EventLog, LoggedEvent, LogHead
 from holdfast.ports.runs import Runs
 from holdfast.ports.spaces import Notifications
 
-WAKEUP_FALLBACK_SECONDS: Final = 2.0
-"""Seconds after which the log is read without a hint, because hints may be lost."""
 HINT_INTERVAL_SECONDS: Final = 0.1
 """Seconds between two batches of hints: no list is refreshed faster."""
 MAX_TRACKED_RUNS: Final = 2000

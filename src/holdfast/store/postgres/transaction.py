@@ -235,4 +235,4 @@ async def _with_retry(
                 return await operation(transaction)
         except RetryTransaction:
             continue
-    raise Unavailable(f"the transaction conflicted with others {MAX_TRANSACTION_ATTEMPTS} times: try again")
+    raise Unavailable(f"the transaction conflicted or lost its connection {MAX_TRANSACTION_ATTEMPTS} times: try again")
