@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from benchmarks import (
     agents,
     claims,
     events,
+    habits,
     http_keys,
     http_runs,
     http_streams,
@@ -20,28 +21,33 @@ from benchmarks import (
     mcp,
     providers,
     reads,
+    recall,
     runs,
+    skills,
     together,
     tools,
 )
 from benchmarks.databases import BACKENDS
 from benchmarks.table import Table
 
-MEASURES = {
+MEASURES: dict[str, Callable[..., Coroutine[Any, Any, Table | list[Table]]]] = {
     "events": events.measure,
     "runs": runs.measure,
     "reads": reads.measure,
     "claims": claims.measure,
+    "habits": habits.measure,
     "agents": agents.measure,
     "together": together.measure,
     "long-threads": long_threads.measure,
     "providers": providers.measure,
+    "skills": skills.measure,
     "http": http_runs.measure,
     "keys": http_keys.measure,
     "surfaces": http_surfaces.measure,
     "server": http_streams.measure,
+    "recall": recall.measure,
 }
-WITHOUT_STORE = {"tools": tools.measure, "mcp": mcp.measure}
+WITHOUT_STORE = {"tools": tools.measure, "mcp": mcp.measure, "skill-choice": skills.measure_quality}
 """Measures without a store, which run once."""
 
 
@@ -55,11 +61,12 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.names or [*MEASURES, *WITHOUT_STORE]:
         for measure in _measures(name, [arguments.backend] if arguments.backend else BACKENDS, arguments.seconds):
-            table = asyncio.run(measure)
-            print(msgspec.json.encode(table).decode() if arguments.json else table.render(), flush=True)
+            result = asyncio.run(measure)
+            for table in result if isinstance(result, list) else [result]:
+                print(msgspec.json.encode(table).decode() if arguments.json else table.render(), flush=True)
 
 
-def _measures(name: str, backends: Iterable[str], seconds: float) -> Iterator[Coroutine[Any, Any, Table]]:
+def _measures(name: str, backends: Iterable[str], seconds: float) -> Iterator[Coroutine[Any, Any, Table | list[Table]]]:
     if name in WITHOUT_STORE:
         print(f"measuring {name} …", file=sys.stderr, flush=True)
         yield WITHOUT_STORE[name](seconds=seconds)

@@ -22,8 +22,7 @@ from benchmarks.databases import databases
 from benchmarks.floors import floor
 from benchmarks.table import Table
 from holdfast.bootstrap import open_bus, open_store
-from holdfast.bootstrap.workspace import Holdfast, Options
-from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.bootstrap.workspace import OpenWorkspace, Options, open_workspace
 from holdfast.domain.commit import Commit, Lease
 from holdfast.domain.context import ContextSnapshot
 from holdfast.domain.events import TextMessageContent
@@ -114,7 +113,7 @@ async def _run_in_store(store: Store) -> None:
 
 
 @asynccontextmanager
-async def opened(database: str | Path) -> AsyncIterator[Holdfast]:
+async def opened(database: str | Path) -> AsyncIterator[OpenWorkspace]:
     """Open a workspace with one agent that answers in 20 chunks."""
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         agent = Path(folder) / "agents" / "default"
@@ -127,17 +126,21 @@ async def opened(database: str | Path) -> AsyncIterator[Holdfast]:
             yield holdfast
 
 
-async def run_agent(holdfast: Holdfast, *, thread: ThreadId | None = None, base: RunId | None = None) -> None:
-    """Start a run, on a new thread or after a run of one, and wait for its end."""
+async def run_agent(
+    holdfast: OpenWorkspace, *, agent: str = "default", thread: ThreadId | None = None, base: RunId | None = None
+) -> RunId:
+    """Start a run, on a new thread of an agent or after a run of one, wait for its end, and return its id."""
     new = NewRun(
-        thread=thread or NewThread(),
+        thread=thread or NewThread(agent_type=agent),
         base=UNSET if base is None else RunBase(run_id=base),
         messages=[NewMessage(role=Role.USER, content=WORDS)],
     )
-    await wait_until_ended(holdfast, (await holdfast.runs.start(DEFAULT_SPACE, new)).run.id)
+    run = (await holdfast.runs.start(DEFAULT_SPACE, new)).run.id
+    await wait_until_ended(holdfast, run)
+    return run
 
 
-async def wait_until_ended(holdfast: Holdfast, run: RunId) -> None:
+async def wait_until_ended(holdfast: OpenWorkspace, run: RunId) -> None:
     """Wait until a run has ended."""
     seq = 1
     with holdfast.watcher.watch(DEFAULT_SPACE, run) as watch:

@@ -23,7 +23,8 @@ from holdfast.domain.mcp_server import McpServer
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.thread import NewThread
 from holdfast.engine.worker import DEFAULT_LEASE
-from holdfast.mcp.servers import ServerLauncher, open_mcp_servers
+from holdfast.mcp.launcher import ServerLauncher
+from holdfast.mcp.servers import open_mcp_servers
 from holdfast.mcp.tools import McpTools
 from holdfast.ports.workspace import BrokenAgent
 from holdfast.sandbox.detection import UnconfinedSandbox

@@ -60,7 +60,7 @@ async def _median(read: Callable[[], Awaitable[object]], *, times: int = TIMES) 
     return median(timings)
 
 
-async def long_thread(database: str | Path) -> None:
+async def long_thread(database: str | Path, *, text: str = WORDS) -> None:
     """Create a chain of completed runs with five messages each, on the first thread of the first space."""
     depths: dict[int, int] = {}
     jumps: dict[int, int] = {}
@@ -75,7 +75,7 @@ async def long_thread(database: str | Path) -> None:
     await add(database, "run_ids", RUN_IDS, [(1, f"run_{key}", key) for key in keys])
     await add(database, "run_heads", RUN_HEADS, [(key, "completed", 0, 0, 1, LOGGED) for key in keys])
     messages = [
-        (1, key, f"msg_{key}_{n}", key * MESSAGES_EACH + n, "user", f'"{WORDS}"', "{}", 1)
+        (1, key, f"msg_{key}_{n}", key * MESSAGES_EACH + n, "user", f'"{text}"', "{}", 1)
         for key in keys
         for n in range(MESSAGES_EACH)
     ]
@@ -83,6 +83,8 @@ async def long_thread(database: str | Path) -> None:
     await execute(
         database, f"UPDATE threads SET next_sequence = {(len(keys) + 1) * MESSAGES_EACH} WHERE thread_key = 1"
     )
+    if isinstance(database, str):  # PostgreSQL does not count inserted keys
+        await execute(database, "SELECT setval(pg_get_serial_sequence('runs', 'run_key'), max(run_key)) FROM runs")
     events = [(1, seq, "TEXT_MESSAGE_CONTENT", '{"delta":"word"}', 1) for seq in range(1, LOGGED + 1)]
     await add(database, "events", EVENTS, events)
 

@@ -16,8 +16,7 @@ from benchmarks.agents import best, wait_until_ended
 from benchmarks.bare_run import CHUNKS, WORDS
 from benchmarks.databases import databases
 from benchmarks.table import Table
-from holdfast.bootstrap.workspace import Holdfast, Options
-from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.bootstrap.workspace import OpenWorkspace, Options, open_workspace
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.space import DEFAULT_SPACE
@@ -43,7 +42,7 @@ async def measure(backend: str, *, seconds: float) -> Table:
     return table
 
 
-async def _cells(holdfast: Holdfast, at_once: int, seconds: float) -> list[float]:
+async def _cells(holdfast: OpenWorkspace, at_once: int, seconds: float) -> list[float]:
     """Return rates and costs; for runs with a child also the ratio of their CPU time to that of both runs alone."""
     measured = {
         agent: await best([partial(_run, holdfast, agent)] * at_once, seconds) for agent in ("answering", *CALLS)
@@ -56,14 +55,14 @@ async def _cells(holdfast: Holdfast, at_once: int, seconds: float) -> list[float
     return cells
 
 
-async def _run(holdfast: Holdfast, agent: str) -> None:
+async def _run(holdfast: OpenWorkspace, agent: str) -> None:
     payload = NewMessage(role=Role.USER, content=WORDS)
     new = NewRun(thread=NewThread(agent_type=agent), messages=[payload])
     await wait_until_ended(holdfast, (await holdfast.runs.start(DEFAULT_SPACE, new)).run.id)
 
 
 @asynccontextmanager
-async def opened(database: str | Path) -> AsyncIterator[Holdfast]:
+async def opened(database: str | Path) -> AsyncIterator[OpenWorkspace]:
     """Open a workspace with one agent that answers, and agents that call a tool first."""
     answer = {"say": WORDS, "chunks": CHUNKS}
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:

@@ -17,24 +17,20 @@ import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from holdfast.cli.client import ServerClient
-from holdfast.cli.follow import RunFollower, read_first
+from holdfast import Client, Run
 from holdfast.cli.output import escape_unencodable
 from holdfast.cli.runs import EXIT_CODES
 from holdfast.cli.terminal_view import TerminalView, stdout_console
-from holdfast.domain.events import TextMessageContent, decode_event
-from holdfast.domain.ids import RunId
-from holdfast.domain.run import Run
+from holdfast.cli.websocket import connect_websocket
 
 BAKERY: Final = Path(__file__).parent / "bakery"
 TASK: Final = "Please plan a birthday cake for twelve. No nuts!"
 KILL_AFTER: Final = "needs no nuts"
 """The server is killed once the agent has written this."""
-JSON: Final = {"Content-Type": "application/json"}
 
 
 class Server:
@@ -87,11 +83,11 @@ async def show(workspace: Path, port: int) -> int:
     server = Server(workspace, port)
     try:
         await server.start()
-        async with ServerClient(server.url) as remote:
-            run = await _create_task(remote)
+        async with Client(server.url) as client:
+            run = await _create_task(client)
             _print_introduction(server, run)
-            ended = await _follow(remote, run, server)
-            await _print_summary(remote, run)
+            ended = await _follow(client, run, server)
+            await _print_summary(client, run)
         if sys.stdin.isatty():
             print(f"\nThe server is still running at {server.url}. Press Ctrl-C to stop it.", flush=True)
             await server.wait()
@@ -100,13 +96,13 @@ async def show(workspace: Path, port: int) -> int:
         await server.stop()
 
 
-async def _create_task(remote: ServerClient) -> Run:
-    body = msgspec.json.encode({"input": TASK})
-    response = await remote.http.post("/agents/planner/task", headers=JSON, content=body)
-    return await read_first(remote, RunId(response.raise_for_status().json()["taskId"]))
+async def _create_task(client: Client) -> Run:
+    created = msgspec.json.decode(await client.request("POST", "/agents/planner/task", body={"input": TASK}))
+    return await client.run(created["taskId"]).get()
 
 
 def _print_introduction(server: Server, run: Run) -> None:
+    print(f"The console: {server.url}/console")
     print(f"Holdfast serves {server.workspace} at {server.url}")
     print("\nA task is running. In another terminal, create another task, stream the events of this one, or export")
     print("its conversation:\n")
@@ -117,19 +113,18 @@ def _print_introduction(server: Server, run: Run) -> None:
     print(f"\nThis is `holdfast run follow {run.id} --transport ws --url {server.url}`:\n", flush=True)
 
 
-async def _follow(remote: ServerClient, run: Run, server: Server) -> Run:
-    view = TerminalView(stdout_console())
+async def _follow(client: Client, run: Run, server: Server) -> Run:
+    view = TerminalView(stdout_console(), respond_command=f"holdfast run respond {run.id} --url {server.url}")
     view.show_run(run)
     text, restart = "", None
-    follower = RunFollower(remote, run, transport="ws", notify=view.notify)
+    handle = client.run(run.id)
     async with asyncio.TaskGroup() as tasks:
-        async for data in follower.events():
-            view.show_event(data)
-            event = decode_event(data)
-            text += event.delta if isinstance(event, TextMessageContent) else ""
+        async for event in handle.stream(on_connection=view.notify, connect=connect_websocket):
+            view.show_event(event.data)
+            text += event.fields["delta"] if event.type == "TEXT_MESSAGE_CONTENT" else ""
             if KILL_AFTER in text and restart is None:
                 restart = tasks.create_task(_kill_and_restart(server, view))
-    return follower.run
+    return await handle.get()
 
 
 async def _kill_and_restart(server: Server, view: TerminalView) -> None:
@@ -138,20 +133,16 @@ async def _kill_and_restart(server: Server, view: TerminalView) -> None:
     await server.start()
 
 
-async def _print_summary(remote: ServerClient, run: Run) -> None:
+async def _print_summary(client: Client, run: Run) -> None:
     """Print the steps and artifacts of the run."""
     print("\nEvery step settled once:")
-    for step in (await _read(remote, f"/api/runs/{run.id}/steps"))["items"]:
-        attempt = f", attempt {step['attempt']}" if step["attempt"] > 1 else ""
-        print(f"  {step['number']:3}  {step['kind']:5}  {step['name']:22}  {step['state']}{attempt}")
-    for listed in (await _read(remote, f"/api/runs/{run.id}/artifacts"))["items"]:
-        artifact = await _read(remote, f"/api/artifacts/{listed['id']}")
-        print(f"\nThe artifact {artifact['title']!r}:\n")
-        print("\n".join(f"  {line}" for line in artifact["content"].splitlines()))
-
-
-async def _read(remote: ServerClient, path: str) -> Any:
-    return (await remote.http.get(path)).raise_for_status().json()
+    async for step in client.run(run.id).steps():
+        attempt = f", attempt {step.attempt}" if step.attempt > 1 else ""
+        print(f"  {step.number:3}  {step.kind:5}  {step.name:22}  {step.state}{attempt}")
+    async for listed in client.run(run.id).artifacts():
+        artifact = await client.artifacts.get(listed.id)
+        print(f"\nThe artifact {artifact.title!r}:\n")
+        print("\n".join(f"  {line}" for line in (artifact.content or "").splitlines()))
 
 
 def _free_port(port: int) -> int:

@@ -14,10 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import holdfast
-from holdfast import NewMessage, NewRun, NewThread, Role, Run
-from holdfast.bootstrap.workspace import Holdfast
-from holdfast.domain.errors import Invalid
-from holdfast.domain.space import DEFAULT_SPACE
+from holdfast import HoldfastApi, Invalid, Role, RunHandle
 
 ORCHESTRA: Final = Path(__file__).parent / "orchestra"
 
@@ -26,35 +23,22 @@ async def main(answer: str | None) -> int:
     """Run the conductor; return the exit code."""
     with tempfile.TemporaryDirectory(prefix="orchestra-") as folder:
         workspace = Path(shutil.copytree(ORCHESTRA, Path(folder, "orchestra")))
-        async with holdfast.open(workspace) as here:
-            message = NewMessage(role=Role.USER, content="Plan a small concert.")
-            new = NewRun(thread=NewThread(agent_type="conductor"), messages=[message])
-            run = (await here.runs.start(DEFAULT_SPACE, new)).run
-            ended = await _answer_until_ended(here, run, answer)
-            await _show(here, ended)
+        async with holdfast.open(workspace) as hf:
+            run = await hf.start("conductor", "Plan a small concert.")
+            while not (ended := await run.wait()).status.terminal:
+                await _respond(run, answer)
+            await _show(hf, run)
     return 0 if ended.status == "completed" else 1
 
 
-async def _answer_until_ended(here: Holdfast, run: Run, answer: str | None) -> Run:
-    """Answer the questions of the conductor and its child agents until the run has ended."""
-    with here.watcher.watch(DEFAULT_SPACE, run.id) as watch:
-        seq, head = 0, await watch.wait_past(0)
-        while head is not None and not head.status.terminal:
-            if head.status == "waiting":
-                await _respond(here, run, answer)
-            seq = head.last_event_seq
-            head = await watch.wait_past(seq)
-    return await here.store.runs.get(DEFAULT_SPACE, run.id)
-
-
-async def _respond(here: Holdfast, run: Run, answer: str | None) -> None:
+async def _respond(run: RunHandle, answer: str | None) -> None:
     """Ask the person at the terminal about each open interrupt, until the response is valid."""
-    for interrupt in await here.store.interrupts.open_for_run(DEFAULT_SPACE, run.id):
+    for interrupt in await run.interrupts():
         print(f"?  {interrupt.message} {(interrupt.response_schema or {}).get('enum', '')}", flush=True)
         while True:
             response = (await asyncio.to_thread(input, "   ") if answer is None else answer).strip()
             try:
-                await here.runs.respond(DEFAULT_SPACE, run.id, response, interrupt=interrupt.id, by="you")
+                await run.respond(response, interrupt_id=interrupt.id)
             except Invalid as error:
                 print(f"   {error.message}", flush=True)
                 if answer is not None:
@@ -64,19 +48,19 @@ async def _respond(here: Holdfast, run: Run, answer: str | None) -> None:
                 break
 
 
-async def _show(here: Holdfast, run: Run) -> None:
+async def _show(hf: HoldfastApi, run: RunHandle) -> None:
     """Print the messages, tool calls and artifacts of the conductor and its child agents."""
-    children = await here.store.runs.children(DEFAULT_SPACE, run.id)
-    for each in (run, *children):
-        print(f"\n{each.agent_type}: {each.input or 'Plan a small concert.'}")
-        for message in await here.store.messages.of_run(DEFAULT_SPACE, each.id):
+    runs = [await run.get(), *[child async for child in run.children()]]
+    for each in runs:
+        print(f"\n{each.agent_type}: {each.input}")
+        for message in await hf.run(each.id).messages():
             for call in message.tool_calls:
                 print(f"   →  {call.name} {call.arguments}")
             if message.role == Role.ASSISTANT and message.content:
                 print(f"   {message.content}")
-    for each in (run, *children):
-        for listed in (await here.store.artifacts.page(DEFAULT_SPACE, run=each.id)).items:
-            artifact = await here.store.artifacts.get(DEFAULT_SPACE, listed.id)
+    for each in runs:
+        async for listed in hf.run(each.id).artifacts():
+            artifact = await hf.artifacts.get(listed.id)
             print(f"\n# {artifact.title} (by {each.agent_type})\n\n{artifact.content}")
 
 

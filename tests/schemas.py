@@ -68,7 +68,7 @@ class Table(msgspec.Struct, frozen=True):
     unique: set[tuple[str, ...]]
     """The unique keys."""
     indexes: dict[str, tuple[tuple[str, ...], str]]
-    """The columns of each further index, and its condition."""
+    """The columns of each further index, and its condition; a unique index with a condition is one of them."""
 
 
 def sqlite_tables(connection: sqlite3.Connection) -> dict[str, Table]:
@@ -84,11 +84,11 @@ def _sqlite_table(connection: sqlite3.Connection, table: str, *, view: bool) -> 
     columns = [(name, "" if view else type_, not (required or key)) for _, name, type_, required, _, key in info]
     unique = {tuple(name for _, name, *_, key in sorted(info, key=lambda row: row[5]) if key)}
     indexes = {}
-    for _, index, _, origin, _ in connection.execute(f"PRAGMA index_list({table})").fetchall():
+    for _, index, is_unique, origin, _ in connection.execute(f"PRAGMA index_list({table})").fetchall():
         named = tuple(name for _, _, name in connection.execute(f"PRAGMA index_info({index})").fetchall())
         if origin == "c":
             (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", [index]).fetchone()
-            indexes[index] = named, _condition(sql.partition(" WHERE ")[2])
+            indexes[index] = named, f"{'UNIQUE ' * is_unique}{_condition(sql.partition(' WHERE ')[2])}"
         else:
             unique.add(named)
     return Table([(name, type_, null or view) for name, type_, null in columns], unique - {()}, indexes)
@@ -112,11 +112,11 @@ async def postgres_tables(connection: asyncpg.Connection) -> dict[str, Table]:
     return {
         table: Table(
             [(name, "" if kind == "v" else type_, null) for of, name, type_, null, kind in columns if of == table],
-            {tuple(named) for of, _, unique, _, named in indexes if of == table and unique},
+            {tuple(named) for of, _, unique, condition, named in indexes if of == table and unique and not condition},
             {
-                index: (tuple(named), _condition(condition or ""))
+                index: (tuple(named), f"{'UNIQUE ' * unique}{_condition(condition or '')}")
                 for of, index, unique, condition, named in indexes
-                if of == table and not unique
+                if of == table and (condition or not unique)
             },
         )
         for table in _names(columns)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from holdfast.bootstrap import open_store
+from holdfast.domain.content import Json
 from tests.api.site import Site, serve
 from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 from tests.support.database_probe import open_probe
@@ -35,8 +36,27 @@ def write_agents(workshop: AgentWorkspace) -> AgentWorkspace:
     workshop.agent(*(calling(each) for each in [*steps, complete]), say("done"), name="worker", tools=names)
     artifact = call("create_artifact", type="doc", title="notes", content="# notes")
     workshop.agent(calling(artifact), say("kept"), name="writer", tools=["create_artifact"])
+    named = {"artifact_id": "{$last_user}", "metadata": {"pages": 2}}
+    versions = [call("create_artifact", content=f"# notes, draft {number}", **named) for number in (2, 3)]
+    workshop.agent(calling(*versions), say("{$last_tool}"), name="editor", tools=["create_artifact"])
+    chart = [
+        call("write_file", path="out/chart.csv", content="1,2\n"),
+        call("create_artifact", type="report", title="chart", path="out/chart.csv"),
+        call("create_artifact", type="report", title="secret", path="secret.txt"),
+        call("create_artifact", type="report", title="outside", path="../settings.json"),
+        call("create_artifact", type="report", title="missing", path="none.txt"),
+    ]
+    rules: Json = {"deny": ["read_file(secret.txt)"]}
+    tools: list[Json] = ["write_file", "create_artifact"]
+    workshop.agent(calling(*chart), say("drawn"), name="charter", tools=tools, permissions=rules)
+    scan = call("create_artifact", type="report", title="scan", file_id="{$last_user}", metadata={"dpi": 300})
+    workshop.agent(calling(scan), say("{$last_tool}"), name="scanner", tools=["create_artifact"])
     spawn = call("agent_spawn", agent="bot", input="help")
     workshop.agent(calling(spawn), say("helped"), name="parent", tools=["agent_spawn"])
+    note = call("write_file", path="note", content="a secret recipe")
+    workshop.agent(calling(note), say("noted"), name="noter", tools=["write_file"], permissions={"ask": ["write_file"]})
+    look = call("grep", pattern="secret")
+    workshop.agent(calling(look), say("{$last_tool}"), name="looker", tools=["grep"])
     return workshop
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +14,15 @@ from uuid import uuid4
 from holdfast.domain.content import Json
 from tests.api.conftest import write_agents
 from tests.api.server_process import TIMEOUT_SECONDS, Server, run_server
-from tests.scenario.agents.agent_workspace import STAND_IN, AgentWorkspace
+from tests.scenario.agents.agent_workspace import STAND_IN, AgentWorkspace, say
 
 AGENTS: Final = ("bot", "failing", "worker", "writer", "parent")
 """Agents whose runs end by themselves."""
 MODEL: Final = STAND_IN
+DAEMON: Final = "daemon"
+"""An agent with a heartbeat."""
+ENTITY: Final = "Ann"
+"""The entity of a memory."""
 
 Ids = dict[str, Json]
 """Ids of related objects by path parameter; `item` is a `task_id` of the native API."""
@@ -27,8 +32,12 @@ Ids = dict[str, Json]
 def serve_with_key(folder: Path) -> Iterator[tuple[Server, str]]:
     """Serve a workspace with scripted agents, and yield the server and an admin key."""
     workshop = write_agents(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))
+    workshop.write(f"agents/{DAEMON}/heartbeats/yearly.md", "Say hello.")
+    heartbeat = {"name": "yearly", "schedule": "0 0 1 1 *"}
+    workshop.agent(say("hello"), name=DAEMON, daemon={"enabled": True, "heartbeats": [heartbeat]})
     with _provider() as url:
-        workshop.write("settings.json", {"providers": {"local": {"api": "openai", "base_url": url}}})
+        providers = {"local": {"api": "openai", "base_url": url}}
+        workshop.write("settings.json", {"providers": providers, "web": {"allow_private": ["127.0.0.1"]}})
         with run_server(folder, "--quiet") as server:
             root = server.request("/api/keys", {"name": "root", "scope": "admin", "every_space": True})
             yield server, root["secret"]
@@ -44,6 +53,9 @@ class ExampleData:
         self.running = self._start_run("staller")
         self.waiting = self._waiting_run()
         self.ended = [self._run_with_objects(agent) for agent in (*AGENTS, "planner")]
+        kept = {**self._new_memory(), **self._new_schedule(), **self._new_reminder(), **self._new_webhook()}
+        kept |= self._new_skill()
+        self.ended = [{**ids, **kept, **self._new_memory_file()} for ids in self.ended]
         self._fresh: Final[Mapping[str, Callable[[], Ids]]] = {
             "create_run": self._new_thread,
             "delete_thread": self._new_thread,
@@ -62,6 +74,27 @@ class ExampleData:
             "delete_space": self._new_space,
             "update_space": self._new_space,
             "revoke_key": self._new_key,
+            "revoke_grant": self._grant,
+            "update_memory": self._new_memory,
+            "forget_memory": self._new_memory,
+            "supersede_memory": self._new_memory,
+            "accept_memory": self._new_memory,
+            "retract_memory": self._new_memory,
+            "delete_memory_file": self._new_memory_file,
+            "delete_memory_file_of_agent": self._new_memory_file,
+            "update_skill": self._new_skill,
+            "delete_skill": self._new_skill,
+            "update_schedule": self._new_schedule,
+            "delete_schedule": self._new_schedule,
+            "deliver_hook": self._new_schedule,
+            **dict.fromkeys(
+                [f"{verb}_reminder" for verb in ("update", "delete", "trigger", "snooze", "complete", "dismiss")],
+                self._new_reminder,
+            ),
+            "update_webhook": self._new_webhook,
+            "delete_webhook": self._new_webhook,
+            "resend_delivery": self._new_webhook,
+            **dict.fromkeys(("read_daemon", "start_daemon", "stop_daemon", "trigger_daemon"), lambda: {"name": DAEMON}),
         }
 
     def fresh(self, operation: str) -> Ids | None:
@@ -73,10 +106,24 @@ class ExampleData:
         """Upload a file."""
         return {"file_id": self._send("/api/files?name=a.txt", b"hello", kind="text/plain")["id"]}
 
-    def _send(self, path: str, body: Json = None, *, kind: str = "application/json") -> Json:
+    def exported_memory(self) -> bytes:
+        """Return a memory in the format of exports, with a new id."""
+        record = {"memory": self._send(f"/api/memories/{self._new_memory()['memory_id']}")}
+        record["memory"]["id"] = f"mem_{uuid4().hex}"
+        return json.dumps(record).encode()
+
+    def exported_skill(self) -> bytes:
+        """Return the archive of a skill."""
+        path = f"/api/skills/{self._new_skill()['skill_id']}/export"
+        with urlopen(Request(self._url + path, headers={"Authorization": f"Bearer {self._key}"})) as response:
+            return bytes(response.read())
+
+    def _send(self, path: str, body: Json = None, *, kind: str = "application/json", method: str | None = None) -> Json:
         headers = {"Content-Type": kind, "Authorization": f"Bearer {self._key}"}
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        with urlopen(Request(self._url + path, data=data, headers=headers), timeout=TIMEOUT_SECONDS) as response:
+        with urlopen(
+            Request(self._url + path, data=data, headers=headers, method=method), timeout=TIMEOUT_SECONDS
+        ) as response:
             return json.load(response)
 
     def _new_thread(self, agent: str = "bot") -> Ids:
@@ -111,11 +158,52 @@ class ExampleData:
         body = {"type": "doc", "title": "notes", "content": "# notes"}
         artifact = self._send(f"/api/runs/{run}/artifacts", body)["id"]
         item = self._send(f"/api/threads/{thread}/tasks", {"title": "bake", "subtasks": [{"title": "mix"}]})["task_id"]
-        others = {"artifact_id": artifact, "name": agent, "file_id": self.file, "item": item}
+        message = self._send(f"/api/threads/{thread}/messages")["items"][0]["id"]
+        others = {"artifact_id": artifact, "name": agent, "file_id": self.file, "item": item, "message_id": message}
         return {**ids, **self._settled_task(agent), **others}
+
+    def _new_memory_file(self) -> Ids:
+        ids = {"agent": "bot", "path": f"{uuid4().hex}.md"}
+        for path in (f"/memory/{ids['path']}", f"/memory/agents/bot/{ids['path']}"):
+            self._send(path, {"text": "- hello"}, method="PUT")
+        return ids
+
+    def _new_memory(self) -> Ids:
+        body = {"text": f"memory {uuid4().hex}", "entities": [{"label": ENTITY}]}
+        return {"memory_id": self._send("/api/memories", body)["id"]}
+
+    def _new_skill(self) -> Ids:
+        body = {"name": f"skill-{uuid4().hex}", "description": "d", "instructions": "i"}
+        return {"skill_id": self._send("/api/skills", body)["id"]}
+
+    def _new_schedule(self) -> Ids:
+        body = {"cron": "0 0 1 1 *", "action": {"type": "notify", "message": "new year"}, "hook": True}
+        made = self._send("/api/schedules", body)
+        return {"schedule_id": made["id"], "token": made["hook_token"]}
+
+    def _new_reminder(self) -> Ids:
+        body = {"content": "new year", "trigger_type": "time", "trigger_value": "0 0 1 1 *"}
+        return {"reminder_id": self._send("/api/reminders", body)["id"]}
+
+    def _new_webhook(self) -> Ids:
+        """Create a webhook that nothing answers, and wait for its delivery of a reminder."""
+        body = {"url": "http://127.0.0.1:1024/", "events": ["reminder.triggered"]}
+        webhook = self._send("/api/webhooks", body)["id"]
+        reminder = self._new_reminder()["reminder_id"]
+        self._send(f"/api/reminders/{reminder}/trigger", b"")
+        while not (found := self._send(f"/api/webhooks/{webhook}/deliveries")["items"]):
+            time.sleep(0.02)
+        return {"webhook_id": webhook, "delivery_id": found[0]["id"]}
 
     def _new_space(self) -> Ids:
         return {"space_id": self._send("/api/spaces", {"id": f"space-{uuid4().hex}"})["id"]}
+
+    def _grant(self) -> Ids:
+        """Return a grant; an agent that has none asks, and is answered with "always"."""
+        run = self._ended_run("noter")["run_id"]
+        if self._send(f"/api/runs/{run}")["status"] == "waiting":
+            self._send(f"/api/runs/{run}/respond", {"response": {"decision": "always"}})
+        return {"grant_id": self._send("/api/grants")["items"][0]["id"]}
 
     def _new_key(self) -> Ids:
         return {"key_id": self._send("/api/keys", {"name": "another", "scope": "read", "every_space": True})["id"]}

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -27,9 +27,11 @@ class Server:
         self.url = announcement["url"]
         self.port = self.url.rpartition(":")[2]
 
-    def request(self, path: str, body: Json = None, *, method: str | None = None) -> Json:
+    def request(
+        self, path: str, body: Json = None, *, method: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> Json:
         """Send a request, with a JSON body if one is given, and return the body of the response."""
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        headers = {**(headers or {}), **({} if body is None else {"Content-Type": "application/json"})}
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.url + path, data=data, headers=headers, method=method)
         with urlopen(request, timeout=TIMEOUT_SECONDS) as response:
@@ -48,22 +50,35 @@ class Server:
     def kill(self) -> None:
         """Kill the server with SIGKILL."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.communicate(timeout=TIMEOUT_SECONDS)
+        self._read_log()
 
     def stop(self, signal_number: int = signal.SIGTERM) -> tuple[int, str]:
         """Stop the server, and return its exit code and its log."""
         self.process.send_signal(signal_number)
-        _, log = self.process.communicate(timeout=TIMEOUT_SECONDS)
+        log = self._read_log()
         return self.process.returncode, log
+
+    def end(self) -> None:
+        """Stop the server if it still runs."""
+        if self.process.poll() is None:
+            self.stop()
+
+    def _read_log(self) -> str:
+        """Wait for the end of the process, and return its log; a stall of its event loop fails the test."""
+        _, log = self.process.communicate(timeout=TIMEOUT_SECONDS)
+        assert "the event loop was busy" not in log, log
+        return log
 
 
 @contextmanager
-def run_server(folder: Path, *options: str) -> Iterator[Server]:
+def run_server(folder: Path, *options: str, max_files: int | None = None) -> Iterator[Server]:
     """Serve a workspace while the block runs; create the workspace if it does not exist."""
     workspace = folder / "workspace"
     if not workspace.exists():
         Workspace.create(workspace)
     command = [*HOLDFAST, "serve", "--workspace", str(workspace), "--port", "0", "--json", *options]
+    if max_files is not None:
+        command = ["sh", "-c", f'ulimit -n {max_files} && exec "$@"', "sh", *command]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"NO_COLOR": "1"}
     )
@@ -72,7 +87,9 @@ def run_server(folder: Path, *options: str) -> Iterator[Server]:
     try:
         if not line:
             raise AssertionError(process.communicate(timeout=TIMEOUT_SECONDS)[1])
-        yield Server(process, json.loads(line))
+        server = Server(process, json.loads(line))
+        yield server
+        server.end()
     finally:
         if process.poll() is None:
             process.terminate()

@@ -134,7 +134,11 @@ async def serve_with_auth(
             floor.holdfast, streams, version="0", clock=clock, max_queued_runs=max_queued_runs
         )
         async with AuthMiddleware(
-            use_cases.as_principal, use_cases.authenticator, rate_limiter=rate_limiter, **auth_options
+            use_cases.as_principal,
+            use_cases.authenticator,
+            use_cases.ticket_authenticator,
+            rate_limiter=rate_limiter,
+            **auth_options,
         ) as auth:
             app = HostOriginMiddleware(
                 create_app(use_cases.as_principal(LOCAL_PRINCIPAL), auth=auth), meters=floor.holdfast.meters

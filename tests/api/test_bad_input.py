@@ -12,6 +12,7 @@ from holdfast.api.errors import TooDeep
 from holdfast.api.json_body import MAX_BODY_BYTES, MAX_JSON_DEPTH, check_depth
 from holdfast.api.openapi import openapi_document
 from holdfast.domain.content import Json
+from holdfast.domain.validation import MAX_EXTREME_NUMBERS, MAX_JSON_VALUES
 from tests.api.site import Site
 
 JSON: Final = {"Content-Type": "application/json"}
@@ -21,7 +22,16 @@ IDS: Final = {
     "key_id": "key_none",
     "artifact_id": "art_none",
     "file_id": "fil_none",
+    "grant_id": "grt_none",
+    "message_id": "msg_none",
     "session_id": "thr_none",
+    "memory_id": "mem_none",
+    "schedule_id": "sch_none",
+    "reminder_id": "rem_none",
+    "webhook_id": "whk_none",
+    "delivery_id": "msg_none",
+    "skill_id": "skl_none",
+    "token": "none",
 }
 TASK_CONTRACT_PREFIXES: Final = ("/tasks", "/agents", "/sessions", "/models", "/completions", "/settings")
 """Prefixes of the paths that use the error codes of the tasks contract."""
@@ -55,7 +65,7 @@ def with_missing_ids(path: str) -> str:
     task = (
         "task_none" if path.startswith(TASK_CONTRACT_PREFIXES) else "1"
     )  # in the native API it is the number of a plan item
-    return path.format(space_id="default", name="nobody", task_id=task, **IDS)
+    return path.format(space_id="default", name="nobody", agent="nobody", path="none.md", task_id=task, **IDS)
 
 
 def expected_code(path: str, code: str) -> str:
@@ -139,7 +149,12 @@ class TestEveryRoute:
 
     async def test_a_missing_object_is_not_found(self, site: Site, method: str, path: str, operation: Json) -> None:
         if method == "get" and any(f"{{{name}}}" in path for name in ("task_id", *IDS)):
-            check_error(await site.request("GET", with_missing_ids(path)), 404, expected_code(path, "NOT_FOUND"))
+            wanted = [
+                each["name"] for each in operation["parameters"] if each["in"] == "query" and each.get("required")
+            ]
+            query = "&".join(f"{name}=x" for name in wanted)
+            found = await site.request("GET", f"{with_missing_ids(path)}?{query}")
+            check_error(found, 404, expected_code(path, "NOT_FOUND"))
 
 
 @pytest.mark.parametrize("limit", ["0", "10001", "-1", "1.5", "9" * 30, "true"])
@@ -237,6 +252,46 @@ async def test_any_text_and_any_json_are_returned_unchanged(shared_backend_site:
     thread = await site.thread(title="\u202eeltit \U0001f4a9", metadata=odd_json)
     thread_row = await site.get(f"/api/threads/{thread}")
     assert (thread_row["title"], thread_row["metadata"]) == ("\u202eeltit \U0001f4a9", odd_json)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 70 + b'"' + rb"\"" * 32_000,
+        b"[" * 70 + b'"' + rb"\"" * 32_000 + b"\\",
+        b"[" * 70 + b'"' + b"\\" * 5_000_001,
+        b"[" * 70 + b'""' * 5_000_000,
+        b"[" * 70 + b'"]"[' * 100_000,
+        b"[" * 400_000 + b"]" * 400_000,
+    ],
+)
+def test_a_body_with_many_quotes_or_brackets_is_refused_in_linear_time(body: bytes) -> None:
+    with pytest.raises(TooDeep):
+        check_depth(body)
+
+
+@pytest.mark.parametrize("body", [b"[" + b"[]," * MAX_JSON_VALUES + b"0]", b"[" + b"0," * MAX_JSON_VALUES + b"0]"])
+async def test_a_body_with_too_many_values_is_refused(shared_backend_site: Site, body: bytes) -> None:
+    response = await shared_backend_site.request("POST", "/api/threads", content=body, headers=JSON)
+    assert check_error(response, 413, "TOO_LARGE")["details"] == {"limit": MAX_JSON_VALUES}
+
+
+@pytest.mark.parametrize("number", ["1e300", "-1E+300", "4.9e-324", "1.7976931348623157e308", "1e0300"])
+@pytest.mark.parametrize("separator", [",", ", ", ",\n"])
+async def test_a_body_with_too_many_numbers_that_are_slow_to_decode_is_refused(
+    shared_backend_site: Site, number: str, separator: str
+) -> None:
+    body = '{"metadata": {"a": [' + separator.join([number] * (MAX_EXTREME_NUMBERS + 1)) + "]}}"
+    response = await shared_backend_site.request("POST", "/api/threads", content=body.encode(), headers=JSON)
+    assert check_error(response, 413, "TOO_LARGE")["details"] == {"limit": MAX_EXTREME_NUMBERS}
+
+
+def test_ordinary_numbers_and_texts_are_not_counted_as_slow_to_decode() -> None:
+    check_depth(msgspec.json.encode([1e22, 1.5, "e300" * 20, "1e300" * 20] * 10_001))
+
+
+def test_a_long_text_is_not_counted_as_values() -> None:
+    check_depth(msgspec.json.encode({"input": "a" * 9_000_000, "tags": ["b"] * 1_000}))
 
 
 @given(st.integers(min_value=1, max_value=300), st.text(alphabet='[]{}"\\ a', max_size=20))

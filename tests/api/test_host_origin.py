@@ -105,6 +105,37 @@ async def test_each_request_is_logged_in_one_line(cors_site: Site, caplog: pytes
     assert "secret" not in TextLogFormatter().format(record) + JsonLogFormatter().format(record)
 
 
+@pytest.mark.parametrize(
+    ("headers", "remedy"),
+    [
+        (
+            {"Origin": "http://evil.example"},
+            "the origin `http://evil.example` is not allowed: start the server with "
+            "`--cors-origin http://evil.example`",
+        ),
+        ({"Origin": "null"}, "requests from other sites are not allowed: start the server with `--cors-origin URL`"),
+        ({"Host": "evil.example"}, "allow it with `--allow-host NAME` (`allow_hosts` of `holdfast.asgi`)"),
+    ],
+)
+async def test_a_refused_origin_or_host_is_logged_with_the_option_that_allows_it(
+    cors_site: Site, caplog: pytest.LogCaptureFixture, headers: dict[str, str], remedy: str
+) -> None:
+    await cors_site.request("OPTIONS", "/api/threads", headers=headers | {"Access-Control-Request-Method": "POST"})
+    (record,) = [record for record in caplog.records if record.name == "holdfast.requests"]
+    line = TextLogFormatter().format(record)
+    assert " WARNING refused OPTIONS /api/threads: " in line
+    assert line.endswith(remedy)
+
+
+async def test_a_refused_origin_cannot_write_lines_of_its_own_into_the_log(
+    cors_site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cors_site.request("GET", "/api/threads", headers={"Origin": b"http://\x9b2J\x85evil.example/" + b"x" * 9000})
+    (record,) = [record for record in caplog.records if record.name == "holdfast.requests"]
+    assert record.getMessage().isprintable()
+    assert len(record.getMessage()) < 1000
+
+
 async def test_an_internal_error_is_logged_and_not_shown_in_the_response(
     cors_site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,3 +149,14 @@ async def test_an_internal_error_is_logged_and_not_shown_in_the_response(
     assert "1234" not in response.text
     assert error["details"]["request_id"] == response.headers["x-request-id"]
     assert "the password is 1234" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "path", ["/health", "/api/threads", "/openapi.json", "/nowhere", "/api/threads/thr_none", "/metrics"]
+)
+@pytest.mark.parametrize("origin", [None, ALLOWED_ORIGIN, "http://evil.example"])
+async def test_a_browser_neither_keeps_nor_runs_a_response(cors_site: Site, path: str, origin: str | None) -> None:
+    response = await cors_site.request("GET", path, headers={} if origin is None else {"Origin": origin})
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+    assert response.headers["x-content-type-options"] == "nosniff"

@@ -27,7 +27,7 @@ async def test_a_plan_is_read_in_both_formats(backend_site: Site) -> None:
     plan = await backend_site.get(f"/api/threads/{thread}/plan", run_id=run["id"])
     assert [(task["title"], task["status"]) for task in plan["tasks"]] == [("bake", "pending")]
     space = await backend_site.get("/api/spaces/default/tasks", limit=200)
-    assert thread in [each["thread_id"] for each in space["items"]]
+    assert item in space["items"]
 
 
 async def test_users_add_and_change_plan_items(backend_site: Site) -> None:
@@ -44,7 +44,7 @@ async def test_users_add_and_change_plan_items(backend_site: Site) -> None:
     assert {name: created[name] for name in body} == body | {"subtasks": [{"title": "fork", "status": "pending"}]}
     assert (created["task_id"], created["status"]) == (2, "planned")
     started = await backend_site.patch(f"{path}/2", {"status": "in_progress", "title": "dine"})
-    assert (started["title"], started["status"], started["start"]) == ("dine", "in_progress", None)
+    assert (started["title"], started["status"]) == ("dine", "in_progress")
     refused = await backend_site.patch(f"{path}/2", {"status": "completed", "conclusion": "full"}, expect=409)
     assert refused["error"]["details"]["open_subtasks"] == ["fork"]
     done = {"status": "completed", "conclusion": "full", "subtasks": [{"title": "fork", "status": "done"}]}
@@ -56,6 +56,86 @@ async def test_users_add_and_change_plan_items(backend_site: Site) -> None:
     assert [(item["task_id"], item["status"]) for item in listed] == [(2, "completed"), (1, "blocked")]
     run = await backend_site.play(thread, base_run_id=(await backend_site.get(path))["run_id"], agent_type="bot")
     assert (await backend_site.get(path)) == {"thread_id": thread, "run_id": run["id"], "items": listed}
+
+
+async def test_a_task_names_its_thread_and_run_in_every_answer(backend_site: Site) -> None:
+    thread = await backend_site.thread(agent_type="planner")
+    planned = await backend_site.play(thread)
+    later = await backend_site.play(thread, agent_type="bot")  # inherits the plan
+    path = f"/api/threads/{thread}/tasks"
+    own = {"thread_id": thread, "run_id": planned["id"], "agent_type": "planner"}
+    added = {"thread_id": thread, "run_id": later["id"], "agent_type": "bot"}
+    created = await backend_site.post(path, {"title": "eat"})
+    assert created | added == created
+    changed = await backend_site.patch(f"{path}/1", {"title": "fry"})
+    assert changed | own == changed
+    assert await backend_site.get(f"{path}/1") == changed
+    assert (await backend_site.get(path))["items"] == [changed, created]
+    assert (await backend_site.get("/api/tasks", thread_id=thread))["items"] == [changed, created]
+
+
+async def test_one_task_is_read_as_of_any_run(site: Site) -> None:
+    thread = await site.thread(agent_type="planner")
+    first = await site.play(thread)
+    await site.play(thread, agent_type="bot")
+    path = f"/api/threads/{thread}/tasks"
+    await site.patch(f"{path}/1", {"title": "fry"})
+    assert (await site.get(f"{path}/1"))["title"] == "fry"
+    assert (await site.get(f"{path}/1", run_id=first["id"]))["title"] == "bake"
+    assert (await site.get(f"{path}/2", expect=404))["error"]["code"] == "NOT_FOUND"
+    assert (await site.get("/api/threads/nothing/tasks/1", expect=404))["error"]["code"] == "NOT_FOUND"
+    await site.get(f"{path}/0", expect=400)
+
+
+async def test_the_tasks_of_a_space_are_filtered(backend_site: Site) -> None:
+    one, other = await thread_with_plan(backend_site), await thread_with_plan(backend_site)
+    path = f"/api/threads/{one}/tasks"
+    await backend_site.post(path, {"title": "eat", "priority": "urgent"})
+    await backend_site.patch(f"{path}/2", {"status": "blocked", "reason": "no fork"})
+    await backend_site.play(other, agent_type="bot")
+    await backend_site.post(f"/api/threads/{other}/tasks", {"title": "wash"})
+
+    async def titles(**query: Json) -> list[tuple[str, str]]:
+        found = (await backend_site.get("/api/spaces/default/tasks", limit=200, **query))["items"]
+        return [(task["thread_id"], task["title"]) for task in found if task["thread_id"] in (one, other)]
+
+    assert await titles() == [(other, "bake"), (other, "wash"), (one, "bake"), (one, "eat")]
+    assert await titles(status="blocked") == await titles(priority="urgent") == [(one, "eat")]
+    assert await titles(status="planned", thread_id=one) == [(one, "bake")]
+    assert await titles(agent_type="bot") == [(other, "wash")]
+    assert await titles(status="completed") == await titles(agent_type="nobody") == []
+    for query in ({"status": "pending"}, {"priority": "normal"}, {"thread_id": "a b"}, {"cursor": "1.2"}):
+        assert (await backend_site.get("/api/tasks", expect=400, **query))["error"]["code"]
+    await backend_site.get("/api/tasks", expect=404, thread_id="nothing")
+
+
+async def test_an_edit_by_a_person_stamps_where_the_thread_stood(backend_site: Site) -> None:
+    thread = await thread_with_plan(backend_site)
+    path = f"/api/threads/{thread}/tasks"
+    started = await backend_site.patch(f"{path}/1", {"status": "in_progress"})
+    answer = {"message_sequence_num": 3, "content_sequence_num": 0}  # user, plan_create, its result, "planned"
+    assert (started["start"], started["end"]) == (answer, None)
+    await backend_site.play(thread, agent_type="bot")
+    done = {"status": "completed", "conclusion": "a cake", "subtasks": [{"title": "mix", "status": "done"}]}
+    completed = await backend_site.patch(f"{path}/1", done)
+    assert (completed["start"], completed["end"]) == (answer, {"message_sequence_num": 5, "content_sequence_num": 0})
+    (task,) = (await backend_site.get(f"/api/threads/{thread}/plan"))["tasks"]
+    assert (task["start"], task["end"]) == (completed["start"], completed["end"])
+
+
+async def test_an_edit_during_a_run_stamps_the_latest_tool_call(site: Site) -> None:
+    run = await start_waiting_run(site)  # a user message, then an assistant message with one call
+    path = f"/api/threads/{run['thread_id']}/tasks"
+    created = await site.post(path, {"title": "choose"})
+    call = {"message_sequence_num": 1, "content_sequence_num": 0}
+    assert (await site.patch(f"{path}/{created['task_id']}", {"status": "in_progress"}))["start"] == call
+    await site.request("POST", f"/api/runs/{run['id']}/respond", json={"response": "x"})
+
+    async def has_ended() -> bool:
+        return bool((await site.get(f"/api/runs/{run['id']}"))["status"] == "completed")
+
+    await eventually(has_ended)
+    assert [item["start"] for item in (await site.get(path))["items"]] == [call]
 
 
 async def test_a_live_run_applies_an_edit_and_logs_it(site: Site) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from holdfast.api.uvicorn_protocols import MAX_UNFINISHED_HEAD_BYTES
+from holdfast.api.uvicorn_protocols import MAX_HEADER_LINES, MAX_UNFINISHED_HEAD_BYTES
 from tests.api.site import TIMEOUT_SECONDS, Site
 
 JSON: Final = "Content-Type: application/json\r\n"
@@ -104,6 +104,30 @@ async def test_an_endless_request_head_is_refused(site: Site) -> None:
         head = request(site, "GET", "/health").removesuffix(b"\r\n") + line
         status, body = await send_raw(site, head + b"z" * MAX_UNFINISHED_HEAD_BYTES)
         assert (status, json.loads(body)["error"]["code"]) == (431, "HEADERS_TOO_LARGE")
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b""])
+async def test_a_request_with_too_many_header_lines_is_refused(site: Site, end: bytes) -> None:
+    head = request(site, "GET", "/health", "X: y\r\n" * (MAX_HEADER_LINES + 1)).removesuffix(b"\r\n") + end
+    status, body = await send_raw(site, head)
+    assert (status, json.loads(body)["error"]["details"]) == (431, {"limit": MAX_HEADER_LINES})
+
+
+@pytest.mark.parametrize("trailers", [b"X: y\r\n" * MAX_HEADER_LINES, b"X: " + b"y" * 2 * MAX_UNFINISHED_HEAD_BYTES])
+async def test_a_request_with_endless_trailers_is_refused(site: Site, trailers: bytes) -> None:
+    before = await thread_ids(site)
+    head = request(site, "POST", "/api/threads", JSON + "Transfer-Encoding: chunked\r\n")
+    status, body = await send_raw(site, head + b"2\r\n{}\r\n0\r\n" + trailers)
+    assert (status, json.loads(body)["error"]["code"]) == (431, "HEADERS_TOO_LARGE")
+    assert await thread_ids(site) == before
+
+
+async def test_a_long_body_and_its_trailers_are_read(site: Site) -> None:
+    title = json.dumps({"metadata": {"text": "x" * 2 * MAX_UNFINISHED_HEAD_BYTES}}).encode()
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in title)
+    head = request(site, "POST", "/api/threads", JSON + "Transfer-Encoding: chunked\r\n")
+    status, _ = await send_raw(site, head + chunks + b"0\r\nContent-Type: text/plain\r\n\r\n")
+    assert status == 201
 
 
 async def test_an_incomplete_body_is_not_logged_as_an_error(site: Site, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ from holdfast.domain.content import Json
 from tests.api.conftest import BACKENDS, NewDatabase, write_agents
 from tests.api.site import Site, eventually, serve
 from tests.api.test_bad_input import check_error, list_operations
-from tests.conformance.tables import Rows, rows_of
+from tests.conformance.tables import Rows, rows_without_projections
 from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
@@ -24,6 +24,8 @@ class Objects(msgspec.Struct, frozen=True, kw_only=True):
     waiting_id: str
     artifact_id: str
     file_id: str
+    grant_id: str
+    message_id: str
 
 
 class IdleSite:
@@ -36,8 +38,8 @@ class IdleSite:
         self._where = database
 
     async def rows(self) -> dict[str, Rows]:
-        """Return the rows of every table."""
-        return await rows_of(self._where)
+        """Return the rows of every table that change only on request."""
+        return await rows_without_projections(self._where)
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
@@ -61,11 +63,15 @@ async def create_objects(site: Site, space: str) -> Objects:
         await site.request("POST", f"{prefix}/files?name=x", content=b"x", headers={"Content-Type": "image/png"})
     ).json()
     runs = {}
-    for agent in ("planner", "failing", "asker"):
+    for agent in ("planner", "failing", "asker", "noter"):
         thread = await site.post(f"{prefix}/threads", {"agent_type": agent})
         runs[agent] = await site.post(f"{prefix}/threads/{thread['id']}/runs?wait=30", {"input": "go"})
     artifact_body = {"type": "other", "title": "picture", "file_id": file["id"]}
     artifact = await site.post(f"{prefix}/runs/{runs['planner']['id']}/artifacts", artifact_body)
+    answer = {"response": {"decision": "always"}}
+    await site.post(f"{prefix}/runs/{runs['noter']['id']}/respond", answer, expect=200)
+    (grant,) = (await site.get(f"{prefix}/grants"))["items"]
+    messages = await site.get(f"{prefix}/threads/{runs['planner']['thread_id']}/messages")
     return Objects(
         thread_id=runs["planner"]["thread_id"],
         run_id=runs["planner"]["id"],
@@ -73,15 +79,17 @@ async def create_objects(site: Site, space: str) -> Objects:
         waiting_id=runs["asker"]["id"],
         artifact_id=artifact["id"],
         file_id=file["id"],
+        grant_id=grant["id"],
+        message_id=messages["items"][0]["id"],
     )
 
 
 async def wait_until_idle(idle_site: IdleSite) -> None:
-    """Wait until the notifications of all runs are dispatched: three runs in each space."""
+    """Wait until the notifications of all runs are dispatched: four runs in each space, one of which also asked."""
 
     async def is_idle() -> bool:
         rows = await idle_site.rows()
-        return len(rows["notifications"]) == 6 and all(row["lease_owner"] is None for row in rows["run_heads"])
+        return len(rows["notifications"]) == 10 and all(row["lease_owner"] is None for row in rows["run_heads"])
 
     await eventually(is_idle)
 
@@ -185,7 +193,7 @@ async def test_an_object_of_another_space_is_not_found(idle_site: IdleSite) -> N
     for method, path, operation in list_operations():
         if path.startswith("/api/") and any(f"{{{name}}}" in path for name in names):
             body = {"json": BODIES[operation["operationId"]]} if operation["operationId"] in BODIES else {}
-            address = path.format(task_id=1, **names)
+            address = path.format(task_id=1, **names) + ("?q=x" if path.endswith("/search") else "")
             check_error(await idle_site.site.request(method.upper(), address, **body), 404, "NOT_FOUND")
     assert await idle_site.rows() == before
 

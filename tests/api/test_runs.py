@@ -333,3 +333,43 @@ async def test_the_end_of_a_run_is_notified(site: Site) -> None:
         following = await site.get("/api/notifications", limit=1, cursor=page["next_cursor"])
         assert following["items"][0]["number"] < page["items"][0]["number"]
     await site.post("/api/notifications/read", expect=200)
+
+
+@pytest.mark.parametrize("path", ["/api/runs", "/api/threads/{thread}/runs"])
+async def test_a_cursor_that_no_page_returned_is_refused_as_invalid(site: Site, path: str) -> None:
+    found = await site.get(path.format(thread=await site.thread()), cursor="zzz", expect=400)
+    assert (found["error"]["code"], found["error"]["details"]) == ("INVALID", {"field": "cursor"})
+    missing = await site.get("/api/threads/zzz/runs", cursor="zzz", expect=404)
+    assert "thread" in missing["error"]["message"]
+
+
+async def test_a_second_cancel_says_that_the_run_is_cancelled_already(site: Site) -> None:
+    thread = await site.thread(agent_type="staller")
+    run = (await site.post(f"/api/threads/{thread}/runs", {"input": "go"}))["id"]
+    await site.post(f"/api/runs/{run}/cancel", expect=200)
+    again = await site.post(f"/api/runs/{run}/cancel", expect=409)
+    assert (again["error"]["code"], again["error"]["message"]) == ("ILLEGAL_MOVE", f"run `{run}` is cancelled already")
+
+
+async def test_a_run_on_a_new_thread_is_created_with_it(site: Site) -> None:
+    body = {"input": "hello", "agent_type": "bot", "thread": {"title": "fresh", "metadata": {"a": 1}}}
+    run = await site.post("/api/runs?wait=30", body)
+    thread = await site.get(f"/api/threads/{run['thread_id']}")
+    assert (run["status"], thread["title"], thread["agent_type"]) == ("completed", "fresh", "bot")
+
+
+async def test_a_refused_run_on_a_new_thread_leaves_no_thread(site: Site) -> None:
+    before = (await site.get("/api/threads", limit=200))["items"]
+    for body, status in (
+        ({"input": "x", "agent_type": "nobody"}, 404),
+        ({"agent_type": "bot"}, 400),
+        ({"input": "x", "agent_type": "bot", "base_run_id": "run_x"}, 400),
+    ):
+        await site.post("/api/runs", body, expect=status)
+    assert (await site.get("/api/threads", limit=200))["items"] == before
+
+
+async def test_reading_a_run_can_wait_for_its_end(site: Site) -> None:
+    run = await site.post("/api/runs", {"input": "hello", "agent_type": "bot"})
+    assert (await site.get(f"/api/runs/{run['id']}", wait=30))["status"] == "completed"
+    await site.get("/api/runs/run_none", wait=30, expect=404)

@@ -24,6 +24,55 @@ async def test_the_objects_of_a_space_are_found_only_in_it(backend_site: Site) -
     await backend_site.delete("/api/spaces/mine", expect=404)
 
 
+async def test_files_of_a_space_are_deleted_with_it(backend_site: Site) -> None:
+    files = backend_site.workshop.folder / ".holdfast/spaces/mine"
+    for _ in range(2):
+        await backend_site.post("/api/spaces", {"id": "mine"})
+        assert not files.exists()
+        await _grant(backend_site, "mine")
+        assert [path.read_text() for path in files.glob("threads/*/note")] == ["a secret recipe"]
+        await backend_site.delete("/api/spaces/mine")
+        assert not files.exists()
+        (files / "threads/left").mkdir(parents=True)  # by a crash, or a space of another database
+    aside, mine = sorted(path.name for path in files.parent.iterdir())
+    assert (aside.startswith(".aside-"), mine) == (True, "mine")
+    assert (files.parent / aside / "threads/left").exists()
+
+
+async def test_grants_are_listed_and_revoked(backend_site: Site) -> None:
+    await backend_site.post("/api/spaces", {"id": "mine"})
+    run = await _grant(backend_site, "mine")
+    (grant,) = (await backend_site.get("/api/spaces/mine/grants"))["items"]
+    assert (grant["agent"], grant["rule"], grant["run_id"]) == ("noter", "write_file(note)", run["id"])
+    assert grant["interrupt_id"].startswith("int_") and grant["created_at"] and grant["revoked_at"] is None
+    assert (await backend_site.get("/api/grants"))["items"] == []
+    again = await backend_site.post(f"/api/spaces/mine/threads/{run['thread_id']}/runs?wait=30", {"input": "hi"})
+    assert again["status"] == "completed"
+    for place in (f"/api/grants/{grant['id']}", "/api/spaces/mine/grants/missing", "/api/spaces/none/grants/x"):
+        assert (await backend_site.delete(place, expect=404))["error"]["code"] == "NOT_FOUND"
+    revoked = await backend_site.delete(f"/api/spaces/mine/grants/{grant['id']}", expect=200)
+    assert revoked["revoked_at"] is not None
+    assert await backend_site.delete(f"/api/spaces/mine/grants/{grant['id']}", expect=200) == revoked
+    assert (await backend_site.get("/api/spaces/mine/grants"))["items"] == [revoked]
+    asking = await backend_site.post(f"/api/spaces/mine/threads/{run['thread_id']}/runs?wait=30", {"input": "hi"})
+    assert asking["status"] == "waiting"
+
+
+async def _grant(site: Site, space: str) -> Json:
+    """Have an agent of a space write a file, with the answer "always", and return its run."""
+    thread = (await site.post(f"/api/spaces/{space}/threads", {"agent_type": "noter"}))["id"]
+    run = await site.post(f"/api/spaces/{space}/threads/{thread}/runs?wait=30", {"input": "hi"})
+    assert run["status"] == "waiting"
+    answer = {"response": {"decision": "always"}}
+    await site.post(f"/api/spaces/{space}/runs/{run['id']}/respond", answer, expect=200)
+
+    async def has_ended() -> bool:
+        return bool((await site.get(f"/api/spaces/{space}/runs/{run['id']}"))["status"] == "completed")
+
+    await eventually(has_ended)
+    return run
+
+
 async def test_the_default_space_cannot_be_deleted(site: Site) -> None:
     assert (await site.delete("/api/spaces/default", expect=409))["error"]["code"] == "IN_USE"
     assert "default" in [space["id"] for space in (await site.get("/api/spaces"))["items"]]
@@ -186,3 +235,29 @@ async def test_a_file_that_is_too_large_and_a_form_are_refused(site: Site) -> No
     assert (large.status_code, large.json()["error"]["code"]) == (413, "BODY_TOO_LARGE")
     form = await site.request("POST", "/api/files?name=x", files={"file": b"x"})
     assert (form.status_code, form.json()["error"]["code"]) == (415, "UNSUPPORTED_MEDIA_TYPE")
+
+
+async def test_the_usage_of_a_space_is_reported_by_day_agent_model_and_key(backend_site: Site) -> None:
+    await backend_site.post("/api/spaces", {"id": "metered"})
+    body = {"input": "hi", "agent_type": "bot"}
+    run = await backend_site.post("/api/spaces/metered/runs?wait=30", body)
+    path = "/api/spaces/metered/usage"
+    report = await backend_site.get(path)
+    assert (report["group_by"], len(report["items"]), report["total"]["calls"]) == ("day", 1, 1)
+    assert report["items"][0]["name"] == report["last_day"]
+    for group, name in (("agent", "bot"), ("model", run["model_used"]), ("key", "")):
+        (item,) = (await backend_site.get(path, group_by=group, **{"from": report["last_day"]}))["items"]
+        assert (item["name"], item["input_tokens"]) == (name, run["usage"]["input_tokens"]), group
+    assert (await backend_site.get(path, to="2000-01-31"))["items"] == []
+    await backend_site.delete("/api/spaces/metered")
+
+
+async def test_a_wrong_span_of_usage_is_refused(backend_site: Site) -> None:
+    for query in (
+        {"from": "2026-02-30"},
+        {"from": "yesterday"},
+        {"from": "2026-02-02", "to": "2026-02-01"},
+        {"from": "2020-01-01", "to": "2026-01-01"},
+        {"group_by": "colour"},
+    ):
+        assert (await backend_site.get("/api/usage", expect=400, **query))["error"]["code"] == "INVALID", query

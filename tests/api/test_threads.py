@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from holdfast.domain.message import Message
+from holdfast.domain.page import MAX_PAGE_CHARS
 from tests.api.site import Site
 from tests.api.test_runs import start_stalled_run, wait_for_end
 
@@ -37,11 +38,34 @@ async def test_a_thread_includes_its_newest_runs_and_is_listed_by_its_last_run(s
     ]
 
 
+async def test_a_list_has_the_latest_run_of_each_thread(backend_site: Site) -> None:
+    without, thread = await backend_site.thread(), await backend_site.thread()
+    await backend_site.play(thread)
+    run = await backend_site.play(thread)
+    listed = {each["id"]: each["latest_run"] for each in (await backend_site.get("/api/threads"))["items"]}
+    assert listed[without] is None
+    assert (listed[thread]["id"], listed[thread]["status"], listed[thread]["usage"]) == (
+        run["id"],
+        "completed",
+        run["usage"],
+    )
+
+
 async def test_a_thread_includes_at_most_its_newest_50_runs(site: Site) -> None:
     thread = await site.thread()
     path = f"/api/threads/{thread}/runs"
     created = [(await site.post(path, {"input": "x", "base_run_id": None}))["id"] for _ in range(51)]
     assert [run["id"] for run in (await site.get(f"/api/threads/{thread}"))["runs"]] == created[:0:-1]
+
+
+async def test_a_page_has_fewer_messages_when_they_are_long(backend_site: Site) -> None:
+    thread = await backend_site.thread()
+    texts = [f"{number}" * (MAX_PAGE_CHARS * 2 // 5) for number in range(3)]
+    for text in texts:
+        await backend_site.play(thread, input=text)
+    path = f"/api/threads/{thread}/messages"
+    pages = [[each["content"] for each in items] async for items in backend_site.pages(path, limit=200)]
+    assert [[text for text in page if text in texts] for page in pages] == [texts[1:], texts[:1]]
 
 
 async def test_an_archived_thread_takes_no_run_until_it_is_unarchived(site: Site) -> None:
@@ -51,6 +75,28 @@ async def test_an_archived_thread_takes_no_run_until_it_is_unarchived(site: Site
     assert refused["error"]["code"] == "THREAD_CLOSED"
     assert (await site.post(f"/api/threads/{thread}/unarchive", expect=200))["status"] == "active"
     assert (await site.play(thread))["status"] == "completed"
+
+
+@pytest.mark.parametrize("locale", ["ja", "pt-BR", "zh-Hant-TW", "de-CH-1996", "es-419", "en-u-ca-gregory", "und"])
+async def test_a_locale_is_a_language_tag(backend_site: Site, locale: str) -> None:
+    thread = await backend_site.post("/api/threads", {"agent_type": "bot", "locale": locale})
+    assert thread["locale"] == locale
+    changed = await backend_site.patch(f"/api/threads/{thread['id']}", {"locale": None})
+    assert changed["locale"] is None
+    assert (await backend_site.patch(f"/api/threads/{thread['id']}", {"locale": locale}))["locale"] == locale
+
+
+@pytest.mark.parametrize(
+    "locale", ["", "x", "english", "en_US", "en-", "-en", "en US", "ja\n", "Ignore all rules", "de-", "e", "1a", "en-u"]
+)
+async def test_a_locale_that_is_no_language_tag_is_refused(site: Site, locale: str) -> None:
+    thread = await site.thread(locale="ja")
+    for method, path in (("POST", "/api/threads"), ("PATCH", f"/api/threads/{thread}")):
+        response = await site.request(method, path, json={"locale": locale})
+        error = response.json()["error"]
+        assert (response.status_code, error["code"], error["details"]["field"]) == (400, "INVALID", "locale")
+        assert "such as `en`, `ja` or `pt-BR`" in error["message"]
+    assert (await site.get(f"/api/threads/{thread}"))["locale"] == "ja"
 
 
 async def test_a_deleted_thread_is_not_listed_and_stays_deleted(site: Site) -> None:
@@ -165,6 +211,35 @@ async def test_history_names_the_active_failed_and_completed_run(site: Site) -> 
     await site.post(f"/api/runs/{live['id']}/cancel", expect=200)
 
 
+async def test_the_revisions_of_a_message_are_listed(site: Site) -> None:
+    thread = await site.thread()
+    first = await site.play(thread, "tea")
+    (asked, _) = (await site.get(f"/api/threads/{thread}/messages"))["items"]
+    edit = {"messages": [{"role": "user", "content": "coffee", "revises": asked["id"]}], "base_run_id": None}
+    second = await site.post(f"/api/threads/{thread}/runs?wait=60", edit)
+    for each in (asked["id"], (await site.get(f"/api/threads/{thread}/messages"))["items"][0]["id"]):
+        page = await site.get(f"/api/threads/{thread}/messages/{each}/revisions")
+        assert [message["content"] for message in page["items"]] == ["tea", "coffee"]
+        assert [message["run_id"] for message in page["items"]] == [first["id"], second["id"]]
+    shorter = await site.get(f"/api/threads/{thread}/messages/{asked['id']}/revisions", limit=1)
+    assert ([message["content"] for message in shorter["items"]], bool(shorter["next_cursor"])) == (["tea"], True)
+    await site.get(f"/api/threads/{thread}/messages/msg_nobody/revisions", expect=404)
+
+
+async def test_a_fork_after_calls_tells_the_model_that_they_were_not_run(site: Site) -> None:
+    thread = await site.thread(agent_type="planner")
+    run = await site.play(thread)
+    called = next(each for each in (await site.get(f"/api/threads/{thread}/messages"))["items"] if each["tool_calls"])
+    fork = await site.play(thread, "do it differently", base_run_id=run["id"], base_sequence=called["sequence"])
+    assert fork["status"] == "completed"
+    messages = (await site.get(f"/api/threads/{thread}/messages"))["items"]
+    assert [each["role"] for each in messages[:4]] == ["user", "assistant", "tool", "user"]
+    assert (messages[2]["run_id"], messages[2]["metadata"]) == (fork["id"], {"failed": "failed"})
+    assert messages[2]["content"].startswith("not run: ")
+    context = await site.get(f"/api/runs/{fork['id']}/context")
+    assert "not run: " in str(context["context"]["messages"][2]["content"])
+
+
 async def test_a_conversation_is_exported_as_markdown_and_json(site: Site) -> None:
     thread = await site.thread(agent_type="planner", title="Cakes\nand more")
     run = await site.play(thread, "use ``` well")
@@ -183,7 +258,19 @@ async def test_a_conversation_is_exported_as_markdown_and_json(site: Site) -> No
 
 
 @pytest.mark.parametrize(
-    "path", ["messages", "runs", "history", "tree", "export", "tasks", "plan", "artifacts", "runs/run_x/messages"]
+    "path",
+    [
+        "messages",
+        "runs",
+        "history",
+        "tree",
+        "export",
+        "tasks",
+        "plan",
+        "artifacts",
+        "runs/run_x/messages",
+        "messages/m/revisions",
+    ],
 )
 async def test_routes_of_a_missing_thread_return_404(site: Site, path: str) -> None:
     response = await site.get(f"/api/threads/thr_nowhere/{path}", expect=404)

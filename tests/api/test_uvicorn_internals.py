@@ -21,6 +21,7 @@ from uvicorn.server import ServerState
 
 from holdfast.api import uvicorn_protocols
 from holdfast.api.uvicorn_protocols import HttpProtocol, WebSocketProtocol, uvicorn_config
+from holdfast.api.waiting_connections import WaitingConnections
 
 PYPROJECT: Final = Path(__file__).parents[2] / "pyproject.toml"
 ADVICE: Final = "uvicorn has changed: compare its protocols with `holdfast/api/uvicorn_protocols.py` before you upgrade"
@@ -31,9 +32,15 @@ PROTOCOL_INIT: Final = (
 )
 HTTP_OVERRIDES: Final = {
     "__init__": PROTOCOL_INIT,
+    "connection_made": "(self, transport: 'asyncio.Transport') -> 'None'",
+    "connection_lost": "(self, exc: 'Exception | None') -> 'None'",
     "data_received": "(self, data: 'bytes') -> 'None'",
+    "on_message_complete": "(self) -> 'None'",
+    "on_response_complete": "(self) -> 'None'",
     "on_message_begin": "(self) -> 'None'",
+    "on_header": "(self, name: 'bytes', value: 'bytes') -> 'None'",
     "on_headers_complete": "(self) -> 'None'",
+    "on_body": "(self, body: 'bytes') -> 'None'",
     "_should_upgrade": "(self) -> 'bool'",
     "_unsupported_upgrade_warning": "(self) -> 'None'",
     "handle_websocket_upgrade": "(self) -> 'None'",
@@ -42,6 +49,8 @@ HTTP_OVERRIDES: Final = {
     "send_400_response": "(self, msg: 'str') -> 'None'",
 }
 WEBSOCKET_OVERRIDES: Final = {
+    "data_received": "(self, data: 'bytes') -> 'None'",
+    "handle_events": "(self) -> 'None'",
     "start_keepalive": "(self) -> 'None'",
     "run_asgi": "(self) -> 'None'",
     "shutdown": "(self) -> 'None'",
@@ -55,14 +64,15 @@ WEBSOCKET_OVERRIDES: Final = {
 WEBSOCKET_CALLS: Final = {
     "__init__": PROTOCOL_INIT,
     "connection_made": "(self, transport: 'BaseTransport') -> 'None'",
-    "data_received": "(self, data: 'bytes') -> 'None'",
 }
 HTTP_ATTRIBUTES: Final = frozenset(
     {
         "app_state",
+        "client",
         "config",
         "connections",
         "cycle",
+        "flow",
         "loop",
         "parser",
         "pipeline",
@@ -80,7 +90,6 @@ WEBSOCKET_ATTRIBUTES: Final = frozenset(
         "close_timer",
         "conn",
         "curr_msg_data_type",
-        "data_received",
         "disconnected",
         "frames",
         "handshake_complete",
@@ -106,7 +115,7 @@ CYCLE_ATTRIBUTES: Final = frozenset(
 )
 SET_PER_REQUEST: Final = frozenset({"url", "scope"})
 """Attributes that the protocols set only once a request begins."""
-CONNECTION_ATTRIBUTES: Final = frozenset({"data_to_send", "max_message_size", "send_close"})
+CONNECTION_ATTRIBUTES: Final = frozenset({"data_to_send", "events", "max_message_size", "send_close"})
 """Attributes that are used of `WebSocketsSansIOProtocol.conn`, a protocol of the `websockets` package."""
 
 
@@ -140,7 +149,9 @@ def test_methods_that_are_awaited_are_coroutines(name: str) -> None:
 async def test_the_protocols_of_uvicorn_have_the_attributes_that_are_used() -> None:
     config = uvicorn_config(_app, shutdown_grace_seconds=1)
     config.load()
-    http = HttpProtocol(config=config, server_state=ServerState(), app_state={})
+    http = HttpProtocol(
+        config=config, server_state=ServerState(), app_state={}, waiting=WaitingConnections(max_files=8)
+    )
     websocket = WebSocketProtocol(config=config, server_state=ServerState(), app_state={})
     _check_attributes(http, HTTP_ATTRIBUTES - SET_PER_REQUEST)
     _check_attributes(websocket, WEBSOCKET_ATTRIBUTES - SET_PER_REQUEST)
@@ -172,7 +183,7 @@ def test_these_lists_name_all_that_the_protocols_override_and_use(
     own = {name for name, value in vars(protocol).items() if callable(value)}
     assert own & set(dir(base)) == set(overrides)
     source = inspect.getsource(protocol)
-    own |= {"_in_head", "_head_bytes"}
+    own |= {"_in_head", "_in_request", "_head_bytes", "_header_lines", "_phase", "_waiting", "_frame_count"}
     assert {node.attr for node in _attributes_of(source, "self")} - own == attributes
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGE: Final = ROOT / "src" / "holdfast"
-PROSE: Final = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PROSE: Final = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 
 
 def package_modules(folder: str = "") -> list[Path]:

@@ -62,6 +62,13 @@ def test_every_test_named_in_the_documents_exists() -> None:
     assert missing == []
 
 
+def test_every_promise_of_the_security_concept_names_a_test() -> None:
+    _, _, tables = (ROOT / "docs" / "concepts" / "security.md").read_text().partition("## What each layer stops")
+    rows = [line for line in tables.splitlines() if line.startswith("| ") and line != "| promise | test |"]
+    assert len(rows) > 20
+    assert [row for row in rows if NAMED_TEST.search(row) is None] == []
+
+
 def test_every_name_in_the_walks_through_the_code_exists() -> None:
     named = list(NAMED_CODE.finditer(ARCHITECTURE.read_text()))
     assert len(named) > 20
@@ -123,3 +130,9 @@ def _tests(file: Path) -> set[str]:
             case _:
                 pass
     return names
+
+
+def test_ci_runs_the_checks_and_the_tests() -> None:
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert lines[-2:] == ["make check", "make test"]
+    assert "set -euo pipefail" in lines

@@ -27,10 +27,78 @@ BROAD_HANDLERS: Final[dict[str, str]] = {
     "engine/worker.py::Worker._execute": "a run that fails must not end the others",
     "agent/tool_step.py::ToolStep._catch_tool_errors": "a failing tool is a result for the model",
     "mcp/connection.py::_wrap_errors": "whatever a server does to the SDK is raised as one error of ours",
+    "tools/function_host.py::load_functions": "a file of a user may raise anything",
+    "tools/function_host.py::main": "an error of a function is a result for the model",
+    "tools/function_tool.py::FunctionTool.run": "an error of a function is a result for the model",
+    "models/embedders.py::OnnxEmbedder._encode": "onnxruntime does not export the classes of its errors",
     "store/postgres/database.py::_BatchQueue._write": "an error must reach its caller and not end the batches",
     "store/sqlite/readers.py::Readers._work": "an error must reach its caller and not end the thread",
     "store/sqlite/writer.py::Writer._attempt": "an error must reach its caller, and the others go on",
     "store/sqlite/writer.py::Writer._write": "an error must reach its callers and not end the thread",
+}
+
+# Modules that use `re`, whose time may be exponential, and why theirs is not: all others use `LinearRegex`.
+_ONE_PASS: Final = "each pattern is one pass: no repetition can be matched in two ways"
+_OPERATOR: Final = "it reads only what the operator or this project wrote"
+STANDARD_REGEX_USERS: Final[dict[str, str]] = {
+    "api/auth/oidc.py": _ONE_PASS,
+    "api/auth/tickets.py": _ONE_PASS,
+    "api/chat/live_sessions.py": _ONE_PASS,
+    "api/errors.py": _ONE_PASS,
+    "api/json_body.py": _ONE_PASS,
+    "api/openapi.py": _OPERATOR,
+    "api/parameters.py": _ONE_PASS,
+    "api/uvicorn_protocols.py": _ONE_PASS,
+    "bootstrap/server_options.py": _OPERATOR,
+    "cli/output.py": _ONE_PASS,
+    "control/api_keys.py": _ONE_PASS,
+    "control/settings.py": _OPERATOR,
+    "domain/agent.py": _ONE_PASS,
+    "domain/artifact.py": _ONE_PASS,
+    "domain/cron.py": _ONE_PASS,
+    "domain/distillation.py": _ONE_PASS,
+    "domain/ids.py": _ONE_PASS,
+    "domain/linear_regex.py": _ONE_PASS,
+    "domain/mcp_server.py": _OPERATOR,
+    "domain/model_provider.py": _OPERATOR,
+    "domain/permission.py": _ONE_PASS,
+    "domain/skill.py": _ONE_PASS,
+    "domain/space.py": _ONE_PASS,
+    "domain/tool.py": _ONE_PASS,
+    "domain/untrusted.py": _ONE_PASS,
+    "domain/thread.py": _ONE_PASS,
+    "domain/validation.py": _ONE_PASS,
+    "domain/web_settings.py": _OPERATOR,
+    "domain/web_url.py": _ONE_PASS,
+    "mcp/launcher.py": _ONE_PASS,
+    "mcp/listed_tools.py": _ONE_PASS,
+    "memory/analyser.py": _ONE_PASS,
+    "memory/dates.py": _ONE_PASS,
+    "memory/japanese.py": _ONE_PASS,
+    "memory/ranking.py": _ONE_PASS,
+    "memory/rules.py": _ONE_PASS,
+    "memory/static_vectors.py": _ONE_PASS,
+    "models/provider_clients.py": _OPERATOR,
+    "models/provider_errors.py": _ONE_PASS,
+    "models/scripted.py": _OPERATOR,
+    "models/text.py": _ONE_PASS,
+    "store/sqlite/transaction.py": _OPERATOR,
+    "store/statements.py": _OPERATOR,
+    "tools/builtin/tool_search.py": _ONE_PASS,
+    "tools/content.py": _ONE_PASS,
+    "tools/files/walk.py": "only for its error: patterns of a `.gitignore` run in RE2",
+    "tools/permissions/command_pattern.py": _ONE_PASS,
+    "tools/permissions/patterns.py": "only to read the operator's rules: paths are matched by RE2",
+    "tools/permissions/rule_checks.py": _OPERATOR,
+    "tools/permissions/shell/grammar.py": _ONE_PASS,
+    "tools/permissions/shell/run_options.py": _ONE_PASS,
+    "tools/permissions/shell/scan.py": _ONE_PASS,
+    "tools/permissions/shell/wrappers.py": _ONE_PASS,
+    "tools/permissions/shell_policy.py": _ONE_PASS,
+    "workspace/agents.py": _OPERATOR,
+    "workspace/json_files.py": _ONE_PASS,
+    "workspace/settings_file.py": _OPERATOR,
+    "workspace/tools.py": _OPERATOR,
 }
 
 
@@ -82,8 +150,18 @@ def test_only_one_helper_starts_tasks_outside_a_task_group() -> None:
     assert [place for path in package_modules() for place in _loose_tasks(path)] == ["concurrency.py::start_background"]
 
 
+def test_modules_that_use_the_standard_regular_expressions_are_listed_with_a_reason() -> None:
+    users = [path.relative_to(PACKAGE).as_posix() for path in package_modules() if "re" in _imported_modules(path)]
+    assert users == sorted(STANDARD_REGEX_USERS)
+
+
 def test_broad_exception_handlers_are_listed_with_a_reason() -> None:
     assert sorted(place for path in package_modules() for place in _broad_handlers(path)) == sorted(BROAD_HANDLERS)
+
+
+def _imported_modules(path: Path) -> set[str]:
+    names = {alias.name for node in ast.walk(tree(path)) if isinstance(node, ast.Import) for alias in node.names}
+    return names | {node.module or "" for node in ast.walk(tree(path)) if isinstance(node, ast.ImportFrom)}
 
 
 def _impurities(path: Path) -> Iterator[str]:

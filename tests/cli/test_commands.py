@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,37 @@ def test_an_unknown_command_is_a_usage_error_and_help_names_the_program() -> Non
     assert (wrong.code, wrong.out, "surf" in wrong.err) == (2, "", True)
     assert (help_result.code, help_result.out.startswith("Usage: holdfast ")) == (0, True)
     assert bare.code == 2
+
+
+def test_help_shows_what_a_value_means_and_no_type_of_python() -> None:
+    commands = ["serve", "init", "doctor", "openapi", "version", "run follow", "run respond", "key create", "key list"]
+    printed = run_all([[*command.split(), "--help"] for command in commands])
+    assert [done.code for done in printed] == [0] * len(commands)
+    types = re.compile(r"<(str|int|float|path|Path|list|bool)|range>")
+    assert [done.out for done in printed if types.search(done.out)] == []
+
+
+# Sends Ctrl-C at the moment in which the commands begin to be imported.
+EARLY_INTERRUPT = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+from holdfast.cli.main import main
+assert "typer" not in sys.modules
+sys.argv[1:] = ["version"]
+main()
+"""
+
+
+def test_ctrl_c_while_a_command_is_imported_ends_it_without_a_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", EARLY_INTERRUPT], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize("command", [["version"], ["openapi", "--json"], ["--help"]], ids=" ".join)

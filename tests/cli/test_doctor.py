@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +18,9 @@ from holdfast.bus.local import LocalBus
 from holdfast.domain.ids import SpaceId
 from holdfast.workspace.folder import Workspace
 from tests.cli.batch import run_all
+from tests.scenario.mcp.declaring import PLAIN
 from tests.support.postgres import PostgresServer
+from tests.unit.sandbox.confined import need_sandbox
 
 SECRET: Final = "sk-nobody-may-see-this"
 Findings: TypeAlias = dict[str, list[Finding]]
@@ -79,6 +82,36 @@ def test_a_new_workspace_is_healthy_and_keys_are_shown_by_name_only(
     assert SECRET not in as_text.out + as_text.err + as_json.out + as_json.err
     assert (nowhere.code, json.loads(nowhere.out)["healthy"]) == (1, False)
     assert "holdfast init" in json.loads(nowhere.out)["findings"][-1]["remedy"]
+
+
+async def test_mcp_servers_are_started_and_one_that_fails_is_named_with_its_stderr_and_a_remedy(
+    workspace: Workspace,
+) -> None:
+    await need_sandbox()
+    failing = {"command": "sh", "args": ["-c", "echo getaddrinfo ENOTFOUND registry >&2; exit 1"]}
+    plain = {"command": sys.executable, "args": ["-I", str(PLAIN)], "sandbox": "off"}
+    (workspace.path / "settings.json").write_text(json.dumps({"mcp_servers": {"packages": failing, "plain": plain}}))
+    agent = {"model": "scripted:script.json", "mcp_servers": {"plain": plain}}
+    (workspace.path / "agents" / "hello" / "agent.json").write_text(json.dumps(agent))
+    (printed,) = run_all([["doctor", "-w", str(workspace.path), "--json"]])
+    findings = [finding for finding in json.loads(printed.out)["findings"] if finding["about"] == "mcp"]
+    assert [finding["verdict"] for finding in findings] == ["failed", "ok"]
+    assert "getaddrinfo ENOTFOUND registry" in findings[0]["message"]
+    assert '"network": true' in findings[0]["remedy"]
+    assert findings[1]["message"].startswith("`plain` answers, with ")
+    assert (printed.code, printed.err) == (1, "")
+
+
+@pytest.mark.parametrize(("key", "verdict"), [(SECRET, Severity.FAILED), ("", Severity.WARNING)])
+async def test_a_provider_without_its_package_is_named_with_the_command_that_installs_it(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, key: str, verdict: Severity
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    monkeypatch.setitem(sys.modules, "openai", None)  # as if it were not installed
+    finding = (await check(workspace))["providers"][1]
+    assert finding.verdict is verdict
+    assert finding.message == "agent `assistant` uses `mine:gpt-5`, and the package `openai` is not installed"
+    assert finding.remedy == "run `pip install 'holdfast-agents[openai]'`, then restart the server"
 
 
 async def test_files_that_do_not_load_are_named_with_the_problem(workspace: Workspace) -> None:

@@ -84,12 +84,14 @@ def test_a_running_server_is_called_with_the_key_of_the_caller(tmp_path: Path, m
                 *following,
             ]
         )
+        assert "this is the first key: from now on every request needs one" in first.err
         assert (owned.code, "`--url`" in owned.err, "[STORE_OWNED]" in owned.err) == (1, True, True)
         assert [(each.code, "[UNAUTHENTICATED]" in each.err) for each in refused] == [(1, True)] * 3
         monkeypatch.setenv("HOLDFAST_API_KEY", first.out.strip())
         listed, second, *followed = run_all([listing, ["key", "create", "second", "--json", *url], *following])
         root, created = json.loads(listed.out), json.loads(second.out)
         assert (root["name"], created["created_by"]) == ("first", root["id"])
+        assert "first key" not in second.err
         assert [(each.code, each.out) for each in followed] == [(0, followed[0].out)] * 2
         (revoked,) = run_all([["key", "revoke", created["id"], "--json", *url]])
         assert json.loads(revoked.out)["revoked_at"] is not None

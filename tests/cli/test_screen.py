@@ -5,6 +5,7 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from rich.console import Console
 
 from holdfast.cli.terminal_view import TerminalView
@@ -31,27 +32,34 @@ from holdfast.domain.events.custom import (
     AgentLogged,
     HoldfastEvent,
     InterruptChanged,
+    McpServerUnavailable,
     MessagesAbandoned,
     PlanChanged,
+    RetryScheduled,
     StatusChanged,
     StepChanged,
     to_custom,
 )
 from holdfast.domain.events.messages import AgUiInterrupt, CancelledOutcome, InterruptOutcome
 from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId, ToolCallId
+from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.plan import PlanItem, PlanStatus, Subtask, SubtaskStatus
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepKind, StepState
+from holdfast.mcp.replies import Elicitation, ElicitationRequest, elicitation_interrupt
 
 RUN, THREAD, MESSAGE, CALL = RunId("run_1"), ThreadId("thr_1"), MessageId("msg_1"), ToolCallId("call_1")
+
+
+RESPOND = "holdfast run respond run_1"
 
 
 def rendered(*events: Event | HoldfastEvent, terminal: bool = False) -> str:
     """Return the terminal output for events."""
     paper = io.StringIO()
     console = Console(file=paper, soft_wrap=True, highlight=False, markup=False, force_terminal=terminal, width=40)
-    screen = TerminalView(console)
+    screen = TerminalView(console, respond_command=RESPOND)
     for event in events:
         own = type(event) in CUSTOM_EVENT_TYPES.values()
         screen.show_event(encode_event(to_custom(event) if own else event))  # type: ignore[arg-type] # distinguished in this line
@@ -129,8 +137,8 @@ def test_only_changed_plan_lines_are_shown() -> None:
             "status    question expired\n",
         ),
         (
-            MessagesAbandoned(message_ids=[MESSAGE], through=9),
-            "discarded output of an interrupted model call, up to event 9\n",
+            RetryScheduled(message="down", failures=1, max_failures=5, retry_at=Instant("2026-01-31T12:00:05.000Z")),
+            "status    1 of 5 model calls failed in a row, next at 12:00:05 UTC\n",
         ),
     ],
 )
@@ -138,16 +146,100 @@ def test_each_event_has_a_line(event: Event | HoldfastEvent, line: str) -> None:
     assert rendered(event) == line
 
 
-def test_a_question_is_shown_with_the_route_to_respond_and_then_resumed() -> None:
-    outcome = InterruptOutcome(
-        interrupts=[AgUiInterrupt(id=InterruptId("int_1"), reason="input_required", message="Which?")]
-    )
-    resumed = RunStarted(thread_id=THREAD, run_id=RUN)
-    lines = rendered(resumed, RunFinished(thread_id=THREAD, run_id=RUN, outcome=outcome), resumed).splitlines()
-    assert lines == [
+def asking(interrupt: AgUiInterrupt) -> list[str]:
+    """Return the lines of a run that waits for one response."""
+    outcome = InterruptOutcome(interrupts=[interrupt])
+    return rendered(RunFinished(thread_id=THREAD, run_id=RUN, outcome=outcome)).splitlines()
+
+
+def test_a_question_is_shown_with_the_command_that_answers_it() -> None:
+    assert asking(AgUiInterrupt(id=InterruptId("int_1"), reason="input_required", message="Which?")) == [
         "question  Which?",
-        "status    waiting for a response: POST /api/runs/run_1/respond",
-        "status    resumed",
+        "          → holdfast run respond run_1 --interrupt int_1 'YOUR ANSWER'",
+        "status    waiting for a response",
+    ]
+
+
+def test_the_choices_of_a_question_are_commands() -> None:
+    schema = {"type": "string", "enum": ["red", "dark green", "-"]}
+    question = AgUiInterrupt(id=InterruptId("int_1"), reason="input_required", message="Which?", response_schema=schema)
+    assert asking(question)[1:-1] == [
+        "          → holdfast run respond run_1 --interrupt int_1 red",
+        "          → holdfast run respond run_1 --interrupt int_1 'dark green'",
+        "          → holdfast run respond run_1 --interrupt int_1 --data '\"-\"'",
+    ]
+
+
+def test_an_approval_is_shown_with_its_arguments_and_a_command_for_each_decision() -> None:
+    schema = {"type": "object", "properties": {"decision": {"enum": ["approve", "deny", "always"]}}}
+    approval = AgUiInterrupt(
+        id=InterruptId("int_1"),
+        reason="tool_call",
+        message="The agent wants to call `bash`. May it?",
+        response_schema=schema,
+        metadata={"arguments": {"command": "ls"}, "digest": "d", "reason": "it was asked for"},
+    )
+    assert asking(approval) == [
+        "question  The agent wants to call `bash`. May it?",
+        '          {"command":"ls"}',
+        "          reason: it was asked for",
+        "          → holdfast run respond run_1 --interrupt int_1 --approve",
+        "          → holdfast run respond run_1 --interrupt int_1 --always",
+        "          → holdfast run respond run_1 --interrupt int_1 --deny --reason 'YOUR REASON'",
+        "status    waiting for a response",
+    ]
+
+
+def test_an_elicitation_is_shown_with_its_fields() -> None:
+    request = ElicitationRequest(
+        message="Who are you?",
+        requested_schema={
+            "type": "object",
+            "required": ["name"],
+            "properties": {
+                "name": {"type": "string", "description": "your name"},
+                "age": {"type": "integer", "default": 30},
+                "size": {"type": "string", "enum": ["s", "m"]},
+            },
+        },
+    )
+    interrupt = elicitation_interrupt("desk", Elicitation(requests={"asked": request}, way="answer"))
+    shown = AgUiInterrupt(
+        id=InterruptId("int_1"),
+        reason="input_required",
+        message=interrupt.message,
+        response_schema=interrupt.response_schema or UNSET,
+    )
+    assert asking(shown) == [
+        "question  The MCP server `desk` asks: Who are you?",
+        "          name: string (your name)",
+        "          age: integer, optional, default 30",
+        "          size: s or m, optional",
+        "          → holdfast run respond run_1 --interrupt int_1 --accept --field name=TEXT --field age:=INTEGER "
+        "--field size=TEXT",
+        "          → holdfast run respond run_1 --interrupt int_1 --decline",
+        "status    waiting for a response",
+    ]
+
+
+def test_an_abandoned_call_is_reported_only_if_output_of_it_was_shown() -> None:
+    abandoned = MessagesAbandoned(message_ids=[MESSAGE], through=9)
+    done = StepChanged(number=1, kind=StepKind.MODEL, state=StepState.DONE, key="k", attempt=1)
+    assert rendered(abandoned) == ""
+    assert rendered(text("It is"), done, abandoned) == "agent     It is\nstep      1 model done\n"
+    assert rendered(text("It is"), abandoned, abandoned).splitlines() == [
+        "agent     It is",
+        "discarded output of an interrupted model call, up to event 9",
+    ]
+
+
+def test_a_server_without_tools_is_shown_with_its_remedy_and_stderr() -> None:
+    event = McpServerUnavailable(server="x", message="it failed", remedy="do this", stderr="oh\nno")
+    assert rendered(event).splitlines() == [
+        "tools     it failed",
+        "          → do this",
+        "          its stderr: oh",
+        "          no",
     ]
 
 
@@ -167,7 +259,7 @@ def test_a_terminal_gets_styles_and_the_same_text() -> None:
 
 
 def test_an_unknown_event_is_ignored() -> None:
-    screen = TerminalView(Console(file=io.StringIO()))
+    screen = TerminalView(Console(file=io.StringIO()), respond_command=RESPOND)
     assert "LATER" not in EVENT_TYPES
     screen.show_event(b'{"type":"LATER"}')
     screen.show_event(b'{"type":"CUSTOM","name":"holdfast.step","value":{"number":"one"}}')

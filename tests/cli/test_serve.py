@@ -14,6 +14,7 @@ import holdfast as package
 from holdfast.workspace.folder import Workspace
 from tests.api.server_process import HOLDFAST, TIMEOUT_SECONDS, run_server
 from tests.cli.batch import run_all
+from tests.scenario.agents.agent_workspace import AgentWorkspace, say
 
 # Root may read everything, so the process drops its privileges, after importing modules that others may not read.
 UNPRIVILEGED: Final = """
@@ -54,6 +55,36 @@ def test_a_new_workspace_is_served_until_sigterm_shuts_it_down(tmp_path: Path) -
     lines = [json.loads(line) for line in log.splitlines()]
     assert [line["path"] for line in lines if line["logger"] == "holdfast.requests"][0] == "/health"
     assert "completed" in [line.get("status") for line in lines if line.get("run_id") == run["id"]]
+
+
+def test_a_shutdown_logs_that_it_waits_for_runs_and_how_they_end(tmp_path: Path) -> None:
+    workspace = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
+    workspace.agent(say("a story that takes its time", chunks=20, delay_ms=100))
+    with run_server(tmp_path) as server:
+        run = server.start("bot")
+        while not any("TEXT_MESSAGE_CONTENT" in str(event) for event in server.log(run)):
+            pass
+        code, log = server.stop()
+    assert code == 0
+    draining = log.index("draining: active runs have 20 s to stop, then they are cancelled: 1")
+    assert log.index(f"run {run} completed after", draining) > draining
+    assert f"run {run} released" not in log
+
+
+def test_a_second_signal_releases_the_runs_at_once_and_logs_it(tmp_path: Path) -> None:
+    workspace = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
+    workspace.agent(say("one moment", stall=True))
+    with run_server(tmp_path) as server:
+        run = server.start("bot")
+        while not any("TEXT_MESSAGE_CONTENT" in str(event) for event in server.log(run)):
+            pass
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.stderr is not None
+        while "draining" not in (line := server.process.stderr.readline()):
+            assert line, "it ended"
+        code, log = server.stop()
+    assert code == 0
+    assert f"run {run} released: its worker drains" in log
 
 
 def test_acknowledged_data_survives_a_kill_and_ctrl_c_shuts_a_server_down(tmp_path: Path) -> None:
@@ -182,4 +213,4 @@ def test_a_missing_postgres_driver_is_named_with_the_command_to_install_it(tmp_p
     options = ["serve", "--workspace", str(tmp_path), "--database", "postgresql://127.0.0.1/x"]
     refused = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True, timeout=60)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "pip install 'holdfast[postgres]'" in refused.stderr
+    assert "pip install 'holdfast-agents[postgres]'" in refused.stderr

@@ -6,15 +6,23 @@ from typing import Any, Final
 
 import typer
 
-from holdfast.api.errors import AddressTooLong, BodyTooLarge, HeadersTooLarge, TooDeep
+from holdfast.api import waiting_connections
+from holdfast.api.errors import AddressTooLong, BodyTooLarge, HeadersTooLarge, RequestTimeout, TooDeep
 from holdfast.api.json_body import MAX_BODY_BYTES, MAX_JSON_DEPTH
 from holdfast.api.middleware import MAX_HEADER_BYTES, MAX_URL_BYTES
 from holdfast.api.router import ROUTES
 from holdfast.api.routes.artifacts import create_artifact, upload_file
+from holdfast.api.routes.memories import import_memories
+from holdfast.api.routes.schedules import deliver_hook
+from holdfast.api.routes.skills import import_skill
+from holdfast.api.uvicorn_protocols import MAX_HEADER_LINES
 from holdfast.bootstrap.logs import LogFormat
-from holdfast.cli.main import app
+from holdfast.cli.app import app
 from holdfast.control.errors import TooManyStreams
+from holdfast.control.schedules import MAX_HOOK_BODY_BYTES
 from holdfast.control.streams.live_streams import StreamLimits
+from holdfast.domain.errors import TooLarge
+from holdfast.domain.validation import MAX_EXTREME_NUMBERS, MAX_JSON_VALUES
 from holdfast.workspace.settings import DEFAULT_WORKERS
 from tests.architecture.markdown import rows
 from tests.architecture.project import ROOT, package_modules
@@ -72,12 +80,27 @@ def test_the_guide_shows_the_values_and_formats_of_options() -> None:
 
 def test_the_guide_lists_exactly_the_limits_of_the_server_with_their_codes() -> None:
     artifact, file = create_artifact.request_max_body_size, upload_file.request_max_body_size
-    body = f"{mebibytes(MAX_BODY_BYTES)}; an artifact {mebibytes(artifact)}, a file {mebibytes(file)}"
+    imported = import_memories.request_max_body_size
+    body = f"{mebibytes(MAX_BODY_BYTES)}; an artifact {mebibytes(artifact)}, a file {mebibytes(file)}, "
+    body += f"imported memories {mebibytes(imported)}, a skill {mebibytes(import_skill.request_max_body_size)}, "
+    body += f"a delivery to a hook {MAX_HOOK_BODY_BYTES // 1024} KiB"
+    minutes = waiting_connections.BODY_TIMEOUT_SECONDS / 60
+    time = f"{waiting_connections.BODY_STALL_SECONDS:g} s without a byte, {minutes:g} min in all"
+    share, most = waiting_connections.WAITING_SHARE, waiting_connections.MAX_WAITING
+    assert (share, waiting_connections.ADDRESS_SHARE) == (4, 2)
+    waiting = f"a quarter of the file descriptors, {most:,} at most; half of that per address"
+    timeout = f"`{RequestTimeout.code}`"
     assert rows(GUIDE, "what", "at most", "code") == [
         ["request body", body, f"`{BodyTooLarge.code}`"],
         ["JSON nesting", str(MAX_JSON_DEPTH), f"`{TooDeep.code}`"],
+        ["values in a JSON body", f"{MAX_JSON_VALUES:,}", f"`{TooLarge.code}`"],
+        ["numbers such as `1e300` in a JSON body", f"{MAX_EXTREME_NUMBERS:,}", f"`{TooLarge.code}`"],
+        ["time for the head of a request", f"{waiting_connections.HEAD_TIMEOUT_SECONDS:g} s", timeout],
+        ["time for the body of a request", time, timeout],
+        ["connections without a complete request", waiting, timeout],
         ["URL", f"{MAX_URL_BYTES // 2**10} KiB", f"`{AddressTooLong.code}`"],
         ["headers", f"{MAX_HEADER_BYTES // 2**10} KiB", f"`{HeadersTooLarge.code}`"],
+        ["header lines, with trailers", str(MAX_HEADER_LINES), f"`{HeadersTooLarge.code}`"],
         ["open streams per process", f"{StreamLimits().max_streams:,}", f"`{TooManyStreams.code}`"],
     ]
 
@@ -89,4 +112,4 @@ def test_the_guide_lists_exactly_the_loggers() -> None:
 
 def test_no_other_route_has_a_limit_of_its_own() -> None:
     own = [route for route in ROUTES if isinstance(route.request_max_body_size, int)]
-    assert own == [create_artifact, upload_file]
+    assert own == [create_artifact, upload_file, deliver_hook, import_memories, import_skill]

@@ -153,12 +153,14 @@ def _check_head(head: dict[str, Any], run: ModelRun, now: Millis) -> None:
 async def _check_pages(store: Store, run: ModelRun, model: Model) -> None:
     """Read history before some messages of the thread: messages that are not on the chain are refused."""
     chain = [said.name for said in run.chain()]
+    # By sequence: a call that a fork left before its result has another result there.
+    sequences = [message.sequence for message in await store.messages.history(SPACE, run.id, limit=ALL)][: len(chain)]
     for other in model.existing():
         if other.thread is run.thread:
             for message in (await store.messages.of_run(SPACE, other.id))[:: len(chain) // 4 + 1]:
-                if _name(message) in chain and message.sequence is not None:
+                if message.sequence is not None and message.sequence in sequences:
                     page = await store.messages.history(SPACE, run.id, before=message.sequence, limit=2)
-                    index = chain.index(_name(message))
+                    index = sequences.index(message.sequence)
                     assert _names(page) == chain[max(index - 2, 0) : index]
                 elif message.sequence is not None:
                     with pytest.raises(Invalid):

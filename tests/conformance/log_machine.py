@@ -177,7 +177,7 @@ class LogMachine(RuleBasedStateMachine):
             cut=start.cut,
             parent=birth.parent,
             given=dict(new.values),
-            said=birth.said,
+            said=[*self._model.not_run(start), *birth.said],
             wait_until=None if new.wait_until is None else millis(new.wait_until),
             budget=new.limits.token_budget,
         )

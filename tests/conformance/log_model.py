@@ -15,7 +15,6 @@ from holdfast.domain.errors import (
     Conflict,
     IdTaken,
     IllegalMove,
-    Invalid,
     LeaseLost,
     NotFound,
     RunActive,
@@ -271,10 +270,17 @@ class Model:
             raise NotFound("gone") if parent.deleted else Conflict("ended")
         if start.base is None:
             return
-        if start.cut is not None and start.base.open_calls(start.cut):
-            raise Invalid("parts a call from its result")
         if not start.base.known_ids(start.cut).isdisjoint(ids):
             raise IdTaken("said before")
+
+    def not_run(self, start: Start) -> list[Said]:
+        """Return the results of the calls that a run's start separates from their results."""
+        answered: set[ToolCallId | None] = set()
+        for said in reversed([] if start.base is None or start.cut is None else start.base.chain(start.cut)):
+            if said.answers is None:
+                return [Said(f"answer {call}", answers=call) for call in said.calls if call not in answered]
+            answered.add(said.answers)
+        return []
 
     def add(self, run: ModelRun) -> None:
         self.runs.append(run)
@@ -324,12 +330,13 @@ class Model:
         else:
             raise LeaseLost("lost")
 
-    def expire(self, now: int, *, cap: int, at_once: bool = False) -> list[ModelRun]:
-        held = [run for run in self.runs if run.owner is not None and (at_once or run.expires_at <= now)]
+    def expire(self, now: int, *, cap: int, all_leases: bool = False) -> list[ModelRun]:
+        held = [run for run in self.runs if run.owner is not None and (all_leases or run.expires_at <= now)]
         for run in held:
             self.touched.add(run)
+            delay = backoff_ms(run.attempt)
             if run.live and run.attempt < cap:
-                self.give_back(run, RunStatus.QUEUED, wait_until=None if at_once else now + backoff_ms(run.attempt))
+                self.give_back(run, RunStatus.QUEUED, wait_until=now + delay if delay else None)
             elif run.live:
                 self.end(run, RunStatus.FAILED)
             run.owner = None

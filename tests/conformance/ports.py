@@ -12,10 +12,17 @@ import msgspec
 import holdfast.ports
 from holdfast.ports.artifacts import Artifacts, Files
 from holdfast.ports.log import Contexts, EventLog, Journal, Messages, Steps, Values
-from holdfast.ports.queue import Inbox, Interrupts, Leases, RunCounts, Subscriptions, Timers
+from holdfast.ports.memory import Forgetting, Memories, MemoryArchive, MemoryGraph
+from holdfast.ports.queue import Inbox, Interrupts, Leases, RunCounts, StoreHealth, Subscriptions, Timers
+from holdfast.ports.recall import RecallIndex
+from holdfast.ports.reminders import Reminders
+from holdfast.ports.requests import KeyedRequests
 from holdfast.ports.runs import Plans, Runs, Threads
-from holdfast.ports.spaces import ApiKeys, Notifications, Spaces
+from holdfast.ports.schedules import Schedules
+from holdfast.ports.skills import Skills
+from holdfast.ports.spaces import ApiKeys, Grants, Notifications, Spaces, Tickets, UsageLedger
 from holdfast.ports.tools import ToolTrust
+from holdfast.ports.webhooks import Webhooks
 from holdfast.store.store import Store
 
 
@@ -38,11 +45,25 @@ class Ports(NamedTuple):
     contexts: Contexts
     artifacts: Artifacts
     files: Files
+    memories: Memories
+    memory_archive: MemoryArchive
+    memory_graph: MemoryGraph
+    recall_index: RecallIndex
+    forgetting: Forgetting
     timers: Timers
+    schedules: Schedules
+    reminders: Reminders
+    webhooks: Webhooks
+    skills: Skills
     api_keys: ApiKeys
+    grants: Grants
+    tickets: Tickets
     notifications: Notifications
     tool_trust: ToolTrust
     run_counts: RunCounts
+    usage: UsageLedger
+    health: StoreHealth
+    requests: KeyedRequests
 
 
 def ports_of(store: Store) -> Ports:
@@ -64,11 +85,25 @@ def ports_of(store: Store) -> Ports:
         contexts=store.contexts,
         artifacts=store.artifacts,
         files=store.files,
+        memories=store.memories,
+        memory_archive=store.memory_archive,
+        memory_graph=store.memory_graph,
+        recall_index=store.recall_index,
+        forgetting=store.forgetting,
         timers=store.timers,
+        schedules=store.schedules,
+        reminders=store.reminders,
+        webhooks=store.webhooks,
+        skills=store.skills,
         api_keys=store.api_keys,
+        grants=store.grants,
+        tickets=store.tickets,
         notifications=store.notifications,
         tool_trust=store.tool_trust,
         run_counts=store.run_counts,
+        usage=store.usage,
+        health=store.health,
+        requests=store.requests,
     )
 
 

@@ -19,6 +19,9 @@ _REFERENCES: Final = (
     ("run_values", "source_key", "run_values", "value_key"),
 )
 
+_DERIVED: Final = ("indexed_sequence", "indexed_version", "summary", "key_points", "retrieval_index")
+"""Columns that the indexer writes after a run."""
+
 
 async def rows_of(where: str | Path) -> dict[str, Rows]:
     """Return every row of every table."""
@@ -31,6 +34,18 @@ async def rows_of(where: str | Path) -> dict[str, Rows]:
     finally:
         await connection.close()
     return {name: _sorted([dict(row) for row in rows]) for name, rows in found.items()}
+
+
+async def rows_without_projections(where: str | Path) -> dict[str, Rows]:
+    """Return every row that a running server changes only on request: neither its clock nor what it derives."""
+    tables = {
+        name: rows
+        for name, rows in (await rows_of(where)).items()
+        if name != "store_clock" and not name.startswith("recall_")
+    }
+    for name in ("threads", "memories"):
+        tables[name] = [{column: row[column] for column in row if column not in _DERIVED} for row in tables[name]]
+    return tables
 
 
 async def orphans_of(where: str | Path) -> dict[str, Rows]:

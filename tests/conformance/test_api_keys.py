@@ -150,10 +150,22 @@ async def test_a_missing_key_cannot_be_revoked(store: Store) -> None:
         await store.api_keys.revoke(ApiKeyId("key_missing"))
 
 
-async def test_a_key_is_deleted_with_the_last_of_its_spaces(store: Store) -> None:
+async def test_a_key_is_revoked_with_the_last_of_its_spaces(store: Store, clock: HeldClock) -> None:
     theirs = await store.api_keys.create([OTHER], new_key("theirs"))
+    earlier = await store.api_keys.revoke((await store.api_keys.create([OTHER], new_key("earlier"))).id)
     both = await store.api_keys.create([SPACE, OTHER], new_key("both"))
+    clock.tick(MINUTE)
     await store.spaces.delete(OTHER)
-    with pytest.raises(NotFound):
-        await store.api_keys.find(theirs.id)
-    assert (await store.api_keys.find(both.id)).key.space_ids == [SPACE]
+    found = (await store.api_keys.find(theirs.id)).key
+    assert (found.space_ids, found.revoked_at) == ([], seconds_from_now(clock, 0))
+    assert (await store.api_keys.find(earlier.id)).key.revoked_at == earlier.revoked_at
+    kept = (await store.api_keys.find(both.id)).key
+    assert (kept.space_ids, kept.revoked_at) == ([SPACE], None)
+    await store.spaces.create(OTHER, name="Another")
+    assert await store.api_keys.of_space(OTHER) == []
+
+
+async def test_deleting_the_only_space_with_keys_does_not_open_the_store(store: Store) -> None:
+    await store.api_keys.create([OTHER], new_key())
+    await store.spaces.delete(OTHER)
+    assert await store.api_keys.any()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.domain.artifact import Artifact, ArtifactType, NewArtifact, NewFile
 from holdfast.domain.commit import Commit, Lease
@@ -52,7 +53,7 @@ async def test_an_artifact_is_read_back_unchanged(store: Store, run: Run, clock:
         version=1,
         content=new.content,
         file_id=None,
-        media_type=new.media_type,
+        media_type="text/x-python",
         digest=made.digest,
         size=made.size,
         metadata=new.metadata,
@@ -225,6 +226,27 @@ async def test_an_artifact_of_a_commit_is_stored_with_it_or_not_at_all(store: St
         )
     assert len((await store.artifacts.page(SPACE)).items) == 2
     assert [message.content for message in await store.messages.of_run(SPACE, run.id)] == ["hi", "here"]
+
+
+async def test_a_new_file_of_an_artifact_is_stored_with_the_commit_or_not_at_all(
+    store: Store, run: Run, where: str | Path
+) -> None:
+    lease = await claim(store)
+    file = NewFile(id=FileId("fil_1"), name="a.csv", media_type="text/csv", content=b"1,2")
+    await store.journal.commit(Commit(lease=lease, artifacts=[doc(None, file=file, id=ArtifactId("a"))]))
+    artifact = await store.artifacts.get(SPACE, ArtifactId("a"))
+    assert (artifact.file_id, artifact.media_type, artifact.size, artifact.content) == ("fil_1", "text/csv", 3, None)
+    assert await store.files.content(SPACE, FileId("fil_1")) == b"1,2"
+    before = await rows_of(where)
+    lost = replace(file, id=FileId("fil_2"))
+    with pytest.raises(NotFound, match="there is no file"):
+        await store.journal.commit(
+            Commit(lease=lease, artifacts=[doc(None, file=lost), doc(None, file_id=FileId("fil_no"))])
+        )
+    assert await rows_of(where) == before
+    for wrong in (doc("text", file=lost), doc(None, file=lost, file_id=FileId("fil_1"))):
+        with pytest.raises(Invalid, match="exactly one"):
+            await store.artifacts.create(SPACE, run.id, wrong)
 
 
 async def test_a_lost_lease_leaves_no_artifact(store: Store, run: Run, clock: HeldClock) -> None:

@@ -75,6 +75,33 @@ async def spawned(store: Store, parent: RunId, **options: Any) -> Lease:
     return await claim_run(store, await child_of(store, parent, **options))
 
 
+async def test_a_run_completes_only_within_its_strict_budget(store: Store, where: str | Path) -> None:
+    strict = Limits(token_budget=20, strict_token_budget=True)
+    done: dict[str, Any] = {"steps": [model_step(1, StepState.DONE)], "messages": [assistant("x")], "move": COMPLETED}
+    for spent, limits, completes in ((20, strict, True), (21, strict, False), (21, tokens(20), True)):
+        lease = await running(store, limits=limits)
+        await ask_child(store, lease, used(10))
+        await start(store, lease)
+        before = await rows_of(where)
+        if completes:
+            await commit(store, lease, usage=used(spent - 10), **done)
+            assert (await get(store, lease.run_id)).status is RunStatus.COMPLETED
+            continue
+        with pytest.raises(BudgetExceeded) as caught:
+            await commit(store, lease, usage=used(spent - 10), **done)
+        assert caught.value.details == {"budget": "token_budget", "limit": 20, "spent": spent}
+        assert await rows_of(where) == before
+
+
+async def ask_child(store: Store, lease: Lease, usage: Usage) -> None:
+    """Start a child, which makes a model call and ends."""
+    child = await spawned(store, lease.run_id)
+    await ask_model(store, child, usage)
+    await commit(store, child, move=COMPLETED)
+    items = await store.journal.inbox(lease)
+    await commit(store, lease, consumed=[item.number for item in items])
+
+
 async def test_a_call_starts_while_a_token_is_left_and_not_after(store: Store) -> None:
     lease = await running(store, limits=tokens(100))
     await ask_model(store, lease, used(99), 1)

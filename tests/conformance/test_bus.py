@@ -3,17 +3,30 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import asyncpg
+import nats
 import pytest
 
+from holdfast.bootstrap import SystemClock, open_store
 from holdfast.bus.local import LocalBus
-from holdfast.bus.postgres import CHANNEL, MAX_PAYLOAD_BYTES, PostgresBus, open_bus
+from holdfast.bus.nats import open_bus as open_nats_bus
+from holdfast.bus.nats import split_url
+from holdfast.bus.postgres import CHANNEL, MAX_PAYLOAD_BYTES, open_bus
+from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import RunId, SpaceId
+from holdfast.domain.instant import Millis
+from holdfast.domain.run import RunStatus
+from holdfast.engine.watcher import Watcher
 from holdfast.ports.bus import Bus, WakeHint
+from holdfast.ports.log import LogAppend, LogHead
+from tests.api.streams.manual_run import start_manual_run
 from tests.hints import hints_of
+from tests.scenario.proxy import open_proxy
 from tests.schemas import fetch
+from tests.support.nats import NatsServer
 from tests.support.postgres import PostgresServer
 
 TIMEOUT_SECONDS: Final = 30.0
@@ -45,22 +58,36 @@ def at_least(wanted: WakeHint) -> Callable[[WakeHint], bool]:
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[PostgresBus]:
+async def connected(url: str) -> AsyncIterator[Bus]:
     """Open a bus and wait until it listens."""
-    async with open_bus(url) as bus:
+    async with open_nats_bus(url) if url.startswith("nats:") else open_bus(url) as bus:
         async with hints_of(bus) as hints:
             await heard(hints, everything)
         yield bus
 
 
-@pytest.fixture(params=["local", "postgres"])
-async def buses(request: pytest.FixtureRequest, postgres_url: str) -> AsyncIterator[Pair]:
+@pytest.fixture(scope="module")
+async def nats_url() -> AsyncIterator[str]:
+    """Yield the URL of a NATS server."""
+    async with NatsServer() as server:
+        yield server.url()
+
+
+@pytest.fixture(params=["postgres", "nats"])
+def remote_url(request: pytest.FixtureRequest, postgres_url: str, nats_url: str) -> str:
+    """Return the URL of a server that connects processes."""
+    return postgres_url if request.param == "postgres" else nats_url
+
+
+@pytest.fixture(params=["local", "postgres", "nats"])
+async def buses(request: pytest.FixtureRequest, postgres_url: str, nats_url: str) -> AsyncIterator[Pair]:
     """Yield a sender and a receiver: one bus, or the buses of two processes."""
     if request.param == "local":
         bus = LocalBus()
         yield bus, bus
     else:
-        async with connected(postgres_url) as here, connected(postgres_url) as there:
+        url = postgres_url if request.param == "postgres" else nats_url
+        async with connected(url) as here, connected(url) as there:
             yield here, there
 
 
@@ -134,8 +161,8 @@ async def test_a_reader_that_stops_waiting_loses_nothing(buses: Pair) -> None:
         assert await heard(hints, at_least(about("b"))) == about("b")
 
 
-async def test_a_hint_does_not_come_back_to_the_process_that_sent_it(postgres_url: str) -> None:
-    async with connected(postgres_url) as here, connected(postgres_url) as there, hints_of(here) as near:
+async def test_a_hint_does_not_come_back_to_the_process_that_sent_it(remote_url: str) -> None:
+    async with connected(remote_url) as here, connected(remote_url) as there, hints_of(here) as near:
         async with hints_of(there) as far:
             here.publish(about("own"))
             assert await anext(near) == about("own")
@@ -193,6 +220,23 @@ async def test_a_bus_reconnects_after_a_lost_connection_and_wakes_its_subscriber
         await heard(near, at_least(about("back")))
 
 
+async def test_a_bus_reconnects_when_the_server_has_ended_its_session(postgres_url: str, tmp_path: Path) -> None:
+    async with (
+        open_proxy(postgres_url, tmp_path) as proxy,
+        connected(proxy.url) as here,
+        hints_of(here) as near,
+        connected(postgres_url) as there,
+        hints_of(there) as far,
+    ):
+        await proxy.announce_shutdown()
+        for _ in range(100):  # until the driver has read it, without noticing
+            await asyncio.sleep(0)
+        here.publish(about("lost"))
+        await heard(near, everything)
+        here.publish(about("there"))
+        await heard(far, at_least(about("there")))
+
+
 async def _cut(url: str) -> None:
     """Terminate the connections of all buses."""
     cut = await fetch(
@@ -227,3 +271,88 @@ async def test_a_bus_opens_and_closes_while_there_is_no_server(own_postgres: Pos
         await heard(hints, everything)
     async with asyncio.timeout(TIMEOUT_SECONDS), open_bus(own_postgres.url()):
         pass
+
+
+def appended(*events: str, last: int) -> LogAppend:
+    """Return an append to the log of one run."""
+    head = LogHead(space_id=SPACE, run_id=RunId("r"), status=RunStatus.RUNNING, last_event_seq=last)
+    return LogAppend(head=head, events=[("CUSTOM", event) for event in events], at=Millis(5))
+
+
+async def test_nats_carries_the_events_of_a_run(nats_url: str) -> None:
+    async with connected(nats_url) as here, connected(nats_url) as there, hints_of(there) as far:
+        sent = WakeHint(runs=about("r").runs, grown=(appended('{"ü": 1}', "{}", last=2),))
+        here.publish(sent)
+        (append,) = (await heard(far, at_least(about("r")))).grown
+        assert [(event.seq, event.data) for event in append.after(0)] == [(1, '{"ü": 1}'.encode()), (2, b"{}")]
+
+
+async def test_a_hint_that_is_too_large_for_nats_is_sent_without_events_or_as_everything(nats_url: str) -> None:
+    async with connected(nats_url) as here, connected(nats_url) as there, hints_of(there) as far:
+        here.publish(WakeHint(runs=about("r").runs, grown=(appended("x" * 2_000_000, last=1),)))
+        assert await heard(far, at_least(about("r"))) == about("r")
+        here.publish(WakeHint(runs=about(*(f"{number:0100}" for number in range(20_000))).runs, queue=True))
+        assert await heard(far, everything) == WakeHint(queue=True, everything=True)
+
+
+async def test_clusters_on_one_nats_server_do_not_hear_each_other(nats_url: str) -> None:
+    first, second = f"{nats_url}one", f"{nats_url}two"
+    async with (
+        connected(first) as one,
+        connected(second) as two,
+        connected(second) as sender,
+        hints_of(one) as ones,
+        hints_of(two) as twos,
+    ):
+        sender.publish(about("a"))
+        await heard(twos, at_least(about("a")))
+        one.publish(about("own"))
+        assert await anext(ones) == about("own")
+
+
+async def test_a_bus_survives_a_killed_nats_server_and_foreign_messages() -> None:
+    async with NatsServer() as server:
+        url = server.url()
+        async with connected(url) as here, connected(url) as there, hints_of(here) as near, hints_of(there) as far:
+            client = await nats.connect(url.rstrip("/"))
+            await client.publish(split_url(url)[1], b"not a hint")
+            await client.close()
+            server.kill()
+            here.publish(about("lost"))
+            assert await anext(near) == about("lost")
+            await server.start()
+            await heard(near, everything)
+            await heard(far, everything)
+            here.publish(about("there"))
+            await heard(far, at_least(about("there")))
+
+
+@pytest.mark.parametrize("url", ["nats://", "http://host", "nats://host:0", "nats://host:x", "nats://host/a b"])
+def test_a_wrong_url_of_a_nats_server_is_refused(url: str) -> None:
+    with pytest.raises(Invalid):
+        split_url(url)
+
+
+async def test_another_process_has_the_events_of_a_run_without_reading_them(
+    nats_url: str, postgres: PostgresServer
+) -> None:
+    database, space = await postgres.create_database("nats"), SpaceId("default")
+    async with (
+        connected(f"{nats_url}pair") as here,
+        connected(f"{nats_url}pair") as there,
+        open_store(database, bus=here) as writing,
+        open_store(database, bus=there) as reading,
+    ):
+        await writing.spaces.create(space, name="default")
+        run = await start_manual_run(writing)
+        watcher = Watcher(bus=there, events=reading.events, leases=reading.leases, clock=SystemClock())
+        async with asyncio.timeout(TIMEOUT_SECONDS), asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(watcher.run())
+            with watcher.watch(space, run.id) as watch:
+                seen = await watch.wait_past(0)
+                assert seen is not None
+                await run.say("one", "two")
+                await watch.wait_past(seen.last_event_seq)
+                log = await reading.events.after(space, run.id, seq=seen.last_event_seq)
+                assert watcher.recent_events(space, run.id, seen.last_event_seq) == log != []
+            watching.cancel()

@@ -50,6 +50,7 @@ async def test_a_run_is_created_as_requested(store: Store, clock: HeldClock) -> 
         priority=Priority.HIGH,
         tags=["a", "ö"],
         limits=Limits(max_iterations=3, cost_budget_usd=0.25),
+        output_schema={"type": "object"},
         wait_until=later,
         idempotency_key="once",
         created_by="ann",
@@ -68,6 +69,7 @@ def _expected(new: NewRun, thread: ThreadId, now: Instant) -> Run:
         mode=new.mode,
         agent_type=new.agent_type,
         model=new.model,
+        model_used=None,
         status=RunStatus.QUEUED,
         status_reason=None,
         base_run_id=None,
@@ -84,6 +86,7 @@ def _expected(new: NewRun, thread: ThreadId, now: Instant) -> Run:
         priority=new.priority,
         tags=new.tags,
         limits=new.limits,
+        output_schema={"type": "object"},
         iterations=0,
         attempt=0,
         wait_until=new.wait_until,
@@ -369,5 +372,6 @@ def _said(**fields: Any) -> NewMessage:
 async def test_a_limit_that_is_too_small_or_too_large_is_refused() -> None:
     for field in ("max_iterations", "max_duration_seconds", "token_budget", "cost_budget_usd"):
         for value in (0, -1, 2**70):
+            limits: dict[str, Any] = {field: value}
             with pytest.raises(Invalid):
-                Limits(**{field: value})
+                Limits(**limits)

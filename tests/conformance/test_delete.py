@@ -208,6 +208,19 @@ async def test_a_base_leaves_a_tombstone_without_content(store: Store, where: st
     assert [run.id for run in (await store.runs.page(SPACE)).items] == [dependant.id]
 
 
+async def test_a_deleted_run_takes_the_title_that_it_gave_its_thread(store: Store) -> None:
+    lease = await running(store, "secret")
+    await commit(store, lease, move=COMPLETED)
+    titled = (await store.threads.create(SPACE, NewThread(title="mine"))).id
+    other = await finished_run(store, SPACE, titled, "yours")
+    await run_after(store, lease.run, "next")
+    await run_after(store, other, "next")
+    for run in (lease.run, other):
+        await delete(store, run.id)
+    assert (await store.threads.get(SPACE, lease.thread_id)).title is None
+    assert (await store.threads.get(SPACE, titled)).title == "mine"
+
+
 async def test_history_continues_over_a_tombstone_without_the_erased_content(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     first = await finished_run(store, SPACE, thread, "one", "1")

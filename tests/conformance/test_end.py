@@ -9,10 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.domain.commit import Lease
-from holdfast.domain.errors import Conflict, IllegalMove, Invalid, LeaseLost, NotFound
+from holdfast.domain.errors import BudgetExceeded, Conflict, IllegalMove, Invalid, LeaseLost, NotFound
+from holdfast.domain.events import Custom
+from holdfast.domain.events.custom import StepChanged, from_custom
 from holdfast.domain.ids import InterruptId, RunId, TimerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.interrupt import InterruptStatus
+from holdfast.domain.limits import ZERO_USAGE, Limits, Usage
 from holdfast.domain.message import Role, unanswered_calls
 from holdfast.domain.notification import NotificationKind
 from holdfast.domain.run import Move, Run, RunError, RunStatus, WaitsFor
@@ -21,6 +24,7 @@ from holdfast.domain.timer import NewTimer, TimerState
 from holdfast.store.commit_rows import MAX_MESSAGE_CHARS
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
+from holdfast.testing.stream_verifier import verify_stream
 from tests.builders import FIRST, MINUTE, SECOND, assistant, call, claim, result
 from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.run_builders import (
@@ -38,6 +42,7 @@ from tests.conformance.run_builders import (
     running,
     seconds_from_now,
     status,
+    stream,
     tool_step,
 )
 from tests.conformance.tables import rows_of
@@ -405,3 +410,39 @@ async def test_of_many_ends_at_once_one_is_accepted(stores: list[Store]) -> None
     ((winner,),) = [outcome for outcome in outcomes if isinstance(outcome, list)]
     assert sum(isinstance(outcome, IllegalMove) for outcome in outcomes) == 19
     assert await get(stores[0], lease.run_id) == winner
+
+
+async def test_open_steps_are_settled_in_the_stream_too(store: Store) -> None:
+    lease = await running(store)
+    tools = [tool_step(2, "c1"), tool_step(3, "c2", effectful=True)]
+    await commit(store, lease, messages=[assistant("", call("c1"), call("c2"))], steps=[model_step(1), *tools])
+    await end(store, lease.run_id)
+    events = [from_custom(event) for event in await stream(store, lease.run_id) if isinstance(event, Custom)]
+    settled = {event.number: event.state for event in events if isinstance(event, StepChanged)}
+    steps = {step.number: step.state for step in await store.steps.of_run(SPACE, lease.run_id)}
+    assert settled == steps == {1: StepState.FAILED, 2: StepState.FAILED, 3: StepState.UNKNOWN}
+    verify_stream(await stream(store, lease.run_id))
+
+
+async def test_the_worker_of_an_ended_run_may_charge_the_call_that_was_cut_off(store: Store) -> None:
+    parent = await running(store, limits=Limits(token_budget=50))
+    run = await child_of(store, parent.run_id)
+    lease = await claim(store, SECOND)
+    await end(store, run.id)
+    usage = Usage(input_tokens=70, output_tokens=7, cost_usd=0.5)
+    assert await store.journal.charge_ended(lease, usage)
+    assert (await get(store, run.id)).usage == usage
+    with pytest.raises(BudgetExceeded):
+        await commit(store, parent, steps=[model_step(1)])
+    await store.leases.release(lease)
+    assert not await store.journal.charge_ended(lease, usage), "it has released the run"
+    assert (await get(store, run.id)).usage == usage
+
+
+async def test_only_the_worker_of_an_ended_run_can_charge_it(store: Store) -> None:
+    lease, usage = await running(store), Usage(input_tokens=70, cost_usd=0.0)
+    assert not await store.journal.charge_ended(lease, usage), "the run goes on"
+    await end(store, lease.run_id)
+    assert not await store.journal.charge_ended(replace(lease, owner=SECOND), usage)
+    assert not await store.journal.charge_ended(replace(lease, number=lease.number - 1), usage)
+    assert (await get(store, lease.run_id)).usage == ZERO_USAGE

@@ -63,9 +63,27 @@ async def test_the_run_of_a_dead_worker_returns_to_the_queue(store: Store, clock
     assert await store.leases.expire() == []
 
 
+async def test_a_spared_run_is_not_taken_back(store: Store, clock: HeldClock) -> None:
+    spared, dead = await running(store), await running(store)
+    clock.tick(MINUTE)
+    assert await store.leases.expire(spare={spared.run_key}) == [dead.run_id]
+    assert await status(store, spared.run_id) is RunStatus.RUNNING
+    assert await store.leases.renew(FIRST, [spared], lease=MINUTE)
+
+
+async def test_after_one_death_a_run_can_be_claimed_at_once(store: Store, clock: HeldClock) -> None:
+    run = await queued(store)
+    await claim(store)
+    clock.tick(MINUTE)
+    await store.leases.expire()
+    assert (await get(store, run.id)).wait_until is None
+    assert (await claim(store, SECOND)).run.attempt == 2
+
+
 async def test_a_requeued_run_is_claimed_after_a_growing_delay(store: Store, clock: HeldClock) -> None:
     run = await queued(store)
-    for attempt in range(1, 9):
+    await die(store, clock)
+    for attempt in range(2, 9):
         assert (await claim(store)).run.attempt == attempt
         clock.tick(MINUTE)
         await store.leases.expire(cap=100)
@@ -74,7 +92,7 @@ async def test_a_requeued_run_is_claimed_after_a_growing_delay(store: Store, clo
         clock.tick(timedelta(milliseconds=delay - 1))
         assert await store.leases.claim(FIRST, lease=MINUTE) == []
         clock.tick(MILLISECOND)
-    delays = [backoff_ms(attempt) for attempt in range(1, 9)]
+    delays = [backoff_ms(attempt) for attempt in range(2, 9)]
     assert delays == sorted(delays)
     assert delays[0] < delays[-1] == MAX_BACKOFF_MS
 

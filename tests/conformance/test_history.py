@@ -1,5 +1,9 @@
 """The history of a run is its chain, read in pages."""
 
+from typing import Any
+
+import pytest
+
 from holdfast.domain.commit import Commit
 from holdfast.domain.errors import IdTaken, Invalid, NotFound
 from holdfast.domain.ids import MessageId, RunId, ThreadId
@@ -8,7 +12,7 @@ from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.run import Run, RunStatus
 from holdfast.store.store import Store
 from tests.builders import assistant, call, new_thread, result, user
-from tests.conformance.conftest import SPACE
+from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.conversations import (
     base_on,
     claim_run,
@@ -285,3 +289,59 @@ async def test_waiting_input_is_paged_by_id_even_if_it_gets_a_sequence_meanwhile
     for strange in ("missing", "1"):
         async with expect_refusal(store, Invalid):
             await store.messages.history(SPACE, last.id, before=MessageId(strange))
+
+
+async def _started(store: Store, thread: ThreadId, message: NewMessage) -> Run:
+    return (await store.runs.create(SPACE, NewRun(thread=thread, base=None, messages=[message]))).run
+
+
+async def _revise(store: Store, thread: ThreadId, revises: str, text: str, *, id: str) -> None:
+    message = NewMessage(id=MessageId(id), role=Role.USER, content=text, revises=MessageId(revises))
+    await complete(store, await claim_run(store, await _started(store, thread, message)))
+
+
+async def _revisions(store: Store, thread: ThreadId, message: str, **page: Any) -> list[str]:
+    return texts((await store.messages.revisions(SPACE, thread, MessageId(message), **page)).items)
+
+
+async def test_the_revisions_of_a_message_are_all_its_versions_on_any_branch(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    first = NewMessage(id=MessageId("m"), role=Role.USER, content="one")
+    await complete(store, await claim_run(store, await _started(store, thread, first)), "answer")
+    assert await _revisions(store, thread, "m") == ["one"]
+    await _revise(store, thread, "m", "two", id="m")  # as AG-UI does
+    await _revise(store, thread, "m", "three", id="n")
+    await _revise(store, thread, "n", "four", id="o")
+    await ended_run(store, thread, "another")
+    for name in "mno":
+        assert await _revisions(store, thread, name) == ["one", "two", "three", "four"]
+
+
+async def test_revisions_are_read_in_pages(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    first = NewMessage(id=MessageId("m"), role=Role.USER, content="0")
+    await complete(store, await claim_run(store, await _started(store, thread, first)))
+    for number in range(1, 5):
+        await _revise(store, thread, "m", str(number), id=f"m{number}")
+    read: list[str] = []
+    cursor = None
+    while True:
+        page = await store.messages.revisions(SPACE, thread, MessageId("m2"), limit=2, cursor=cursor)
+        read += texts(page.items)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert read == ["0", "1", "2", "3", "4"]
+
+
+async def test_the_revisions_of_an_unknown_message_are_not_found(store: Store) -> None:
+    thread, other = await new_thread(store, SPACE), await new_thread(store, SPACE)
+    run = await completed_run(store, thread, "hi", "there")
+    (message, _) = await store.messages.of_run(SPACE, run.id)
+    for space, where, name in (
+        (SPACE, other, message.id),
+        (SPACE, thread, MessageId("nobody")),
+        (OTHER, thread, message.id),
+    ):
+        with pytest.raises(NotFound):
+            await store.messages.revisions(space, where, name)

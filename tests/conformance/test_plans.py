@@ -3,17 +3,21 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, NotFound, ThreadClosed, TooLarge
 from holdfast.domain.events import event_type
-from holdfast.domain.ids import ThreadId
+from holdfast.domain.ids import ThreadId, ToolCallId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.plan import PlanItem
+from holdfast.domain.message import NewMessage, Role, ToolCall
+from holdfast.domain.plan import Boundary, PlanStatus, ThreadTask
 from holdfast.domain.plan_edit import AddPlanItem, ChangePlanItem, NewPlanItem, PlanItemPatch
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
+from holdfast.ports.runs import TaskFilter
 from holdfast.store.store import Store
 from tests.conformance.conftest import SPACE
 from tests.conformance.run_builders import COMPLETED, WAITING, commit, get, run_after, running, stream
@@ -22,11 +26,11 @@ from tests.conformance.tables import rows_of
 PLAN: Json = {"items": [{"task_id": 1, "position": 0, "title": "bake"}]}
 
 
-async def add(store: Store, thread: ThreadId, title: str = "mix") -> PlanItem:
+async def add(store: Store, thread: ThreadId, title: str = "mix") -> ThreadTask:
     return await store.plans.edit(SPACE, thread, AddPlanItem(item=NewPlanItem(title=title)), by="ann")
 
 
-async def rename(store: Store, thread: ThreadId, task_id: int, title: str) -> PlanItem:
+async def rename(store: Store, thread: ThreadId, task_id: int, title: str) -> ThreadTask:
     return await store.plans.edit(SPACE, thread, ChangePlanItem(task_id=task_id, patch=PlanItemPatch(title=title)))
 
 
@@ -40,6 +44,83 @@ async def test_an_edit_of_an_ended_run_is_saved_and_inherited(store: Store) -> N
     assert [item.title for item in plan.items] == ["fry", "mix"]
     following = await run_after(store, await get(store, lease.run_id), "go on")
     assert await store.plans.of_run(SPACE, following.id) == plan
+
+
+async def planned_thread(store: Store, *titles: str) -> ThreadId:
+    lease = await running(store, "begin")
+    await commit(store, lease, move=COMPLETED)
+    for title in titles:
+        await add(store, lease.thread_id, title)
+    return lease.thread_id
+
+
+async def test_items_are_listed_in_pages_of_any_size(store: Store) -> None:
+    three, _, one = [await planned_thread(store, *titles) for titles in ("abc", "", "d")]
+    expected = [(one, "d"), (three, "a"), (three, "b"), (three, "c")]
+    for limit in (1, 2, 3, 4, 200):
+        listed, cursor = [], None
+        while True:
+            page = await store.plans.page(SPACE, limit=limit, cursor=cursor)
+            assert len(page.items) <= limit
+            listed += [(item.thread_id, item.title) for item in page.items]
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert listed == expected
+
+
+async def test_items_are_listed_by_the_filter_and_without_deleted_threads(store: Store) -> None:
+    kept, gone = await planned_thread(store, "a", "b"), await planned_thread(store, "c")
+    agent = (await store.runs.page(SPACE, limit=1)).items[0].agent_type
+    done = PlanItemPatch(status=PlanStatus.COMPLETED, conclusion="x")
+    await store.plans.edit(SPACE, kept, ChangePlanItem(task_id=2, patch=done))
+    await store.threads.update(SPACE, gone, ThreadPatch(status=ThreadStatus.DELETED))
+
+    async def titles(**where: object) -> list[str]:
+        found = await store.plans.page(SPACE, where=msgspec.convert(where, TaskFilter))
+        return [item.title for item in found.items]
+
+    assert await titles() == ["a", "b"]
+    assert (await titles(status="completed"), await titles(priority="medium", status="planned")) == (["b"], ["a"])
+    assert (await titles(thread_id=kept, agent_type=agent), await titles(agent_type="x")) == (["a", "b"], [])
+    with pytest.raises(NotFound):
+        await titles(thread_id="nothing")
+
+
+async def test_an_item_belongs_to_the_run_whose_plan_got_it(store: Store) -> None:
+    lease = await running(store, "begin")
+    await commit(store, lease, move=COMPLETED)
+    first = await add(store, lease.thread_id)
+    following = await run_after(store, await get(store, lease.run_id), "go on")
+    second = await add(store, lease.thread_id)
+    assert [(item.run_id, item.thread_id) for item in (first, second)] == [
+        (lease.run_id, lease.thread_id),
+        (following.id, lease.thread_id),
+    ]
+    assert (await rename(store, lease.thread_id, first.task_id, "stir")).run_id == lease.run_id
+
+
+async def test_an_item_of_an_older_version_belongs_to_the_run_that_is_read(store: Store) -> None:
+    lease = await running(store, "begin")
+    await store.journal.next_task_id(lease, step="s")
+    await commit(store, lease, values={"plan": PLAN}, move=COMPLETED)
+    (item,) = (await store.plans.page(SPACE, where=TaskFilter(thread_id=lease.thread_id))).items
+    assert (item.run_id, item.agent_type) == (lease.run_id, lease.run.agent_type)
+
+
+async def test_an_item_started_by_a_person_starts_at_the_end_of_the_conversation(store: Store) -> None:
+    lease = await running(store, "begin")
+    made = await add(store, lease.thread_id)
+    begin = ChangePlanItem(task_id=made.task_id, patch=PlanItemPatch(status=PlanStatus.IN_PROGRESS))
+    begun = await store.plans.edit(SPACE, lease.thread_id, begin)
+    assert begun.start == Boundary(message_sequence_num=0, content_sequence_num=0)  # only the user's message
+    call = ToolCall(id=ToolCallId("c1"), name="look", arguments={})
+    say = NewMessage(role=Role.ASSISTANT, content="let me see", tool_calls=[call, replace(call, id=ToolCallId("c2"))])
+    results = [NewMessage(role=Role.TOOL, content="x", tool_call_id=ToolCallId(name)) for name in ("c1", "c2")]
+    await commit(store, lease, messages=[say, *results])
+    done = PlanItemPatch(status=PlanStatus.COMPLETED, conclusion="x")
+    ended = await store.plans.edit(SPACE, lease.thread_id, ChangePlanItem(task_id=made.task_id, patch=done))
+    assert (ended.start, ended.end) == (begun.start, Boundary(message_sequence_num=1, content_sequence_num=2))
 
 
 async def test_an_active_run_gets_the_edit_in_its_inbox_and_its_plan_shows_it_at_once(store: Store) -> None:

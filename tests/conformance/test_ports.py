@@ -8,11 +8,15 @@ import pytest
 
 from holdfast.bootstrap import SystemClock, open_store
 from holdfast.bus.local import LocalBus
+from holdfast.bus.nats import NatsBus
 from holdfast.bus.postgres import PostgresBus
 from holdfast.ports.bus import Bus, RunWatcher, Watch
+from holdfast.ports.memory import Embedder, MemoryFiles, Recall
 from holdfast.ports.model import KnownModels, Model, Models, TokenCounter
-from holdfast.ports.runtime import Clock, Executor, Library, RemoteTools, SubagentRuns
+from holdfast.ports.requests import RequestPorts
+from holdfast.ports.runtime import Clock, Executor, Library, MemoryLibrary, RemoteTools, SubagentRuns
 from holdfast.ports.sandbox import Processes, Sandbox
+from holdfast.ports.skills import FolderSkills
 from holdfast.ports.tools import WebSearch, WorkingFolder, WorkingFolders
 from holdfast.ports.workspace import Agents, SettingsFile
 from holdfast.testing.clock import HeldClock
@@ -22,14 +26,20 @@ NOT_OF_THE_STORE = {
     Agents,
     Bus,
     Clock,
+    Embedder,
     Executor,
+    FolderSkills,
     KnownModels,
     Library,
+    MemoryFiles,
+    MemoryLibrary,
     SubagentRuns,
     Model,
     Models,
     Processes,
+    Recall,
     RemoteTools,
+    RequestPorts,
     Sandbox,
     SettingsFile,
     TokenCounter,
@@ -41,7 +51,7 @@ NOT_OF_THE_STORE = {
 }
 
 # The type checker verifies that these implement the ports.
-_BUSES: list[Bus] = [LocalBus(), PostgresBus()]
+_BUSES: list[Bus] = [LocalBus(), PostgresBus(), NatsBus()]
 _CLOCKS: list[Clock] = [SystemClock(), HeldClock()]
 
 

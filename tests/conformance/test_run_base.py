@@ -4,9 +4,10 @@ import asyncio
 
 from holdfast.domain.commit import Commit
 from holdfast.domain.errors import Invalid, NotFound
-from holdfast.domain.ids import RunId
+from holdfast.domain.ids import RunId, ThreadId
+from holdfast.domain.message import FAILED_METADATA_KEY, Role
 from holdfast.domain.new_run import NewRun, RunBase
-from holdfast.domain.run import RunStatus
+from holdfast.domain.run import Run, RunStatus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, assistant, call, new_thread, result
@@ -101,17 +102,51 @@ async def test_a_base_sequence_of_another_run_is_refused(store: Store) -> None:
             await create_run(store, thread, "and", base=base_on(base, sequence))
 
 
-async def test_a_base_sequence_that_separates_a_tool_call_from_its_result_is_refused(store: Store) -> None:
-    thread = await new_thread(store, SPACE)
+async def _called(store: Store, thread: ThreadId) -> Run:
+    """Return a completed run with the messages: user, two calls, their results, answer."""
     lease = await claim_run(store, await create_run(store, thread, "look"))
     said = [assistant("looking", call("a"), call("b")), result("a"), result("b"), assistant("seen")]
     await store.journal.commit(Commit(lease=lease, messages=said))
-    base = await complete(store, lease)
-    for cut in (1, 2):
-        async with expect_refusal(store, Invalid):
-            await create_run(store, thread, "and", base=base_on(base, cut))
-    for cut in (0, 3, 4):
-        await ended_run(store, thread, "and", base=base_on(base, cut))
+    return await complete(store, lease)
+
+
+async def _results(store: Store, run: Run) -> list[tuple[str | None, bool]]:
+    """Return the calls that the results in a run's own messages answer, and whether each failed."""
+    own = await store.messages.of_run(SPACE, run.id)
+    return [(each.tool_call_id, FAILED_METADATA_KEY in each.metadata) for each in own if each.role is Role.TOOL]
+
+
+async def test_calls_whose_results_are_beyond_the_base_sequence_settle_as_not_run(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    base = await _called(store, thread)
+    for cut, not_run in ((0, []), (1, ["a", "b"]), (2, ["b"]), (3, []), (4, [])):
+        run = await ended_run(store, thread, "and", base=base_on(base, cut))
+        assert await _results(store, run) == [(each, True) for each in not_run]
+        history = await store.messages.history(SPACE, run.id)
+        assert [message.sequence for message in history[: cut + 1]] == list(range(cut + 1))
+        assert [message.role for message in history[cut + 1 :]] == [*[Role.TOOL] * len(not_run), Role.USER]
+        assert all("not run" in str(message.content) for message in history[cut + 1 : -1])
+
+
+async def test_a_fork_between_calls_that_were_not_run_settles_the_others(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    fork = await ended_run(store, thread, "and", base=base_on(await _called(store, thread), 1))
+    (first, *_) = await store.messages.of_run(SPACE, fork.id)
+    again = await ended_run(store, thread, "or", base=base_on(fork, first.sequence))
+    assert await _results(store, again) == [("b", True)]
+
+
+async def test_a_fork_of_an_active_run_settles_its_calls_when_that_run_ends(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    lease = await claim_run(store, await create_run(store, thread, "look"))
+    await store.journal.commit(Commit(lease=lease, messages=[assistant("", call("a"))]))
+    fork = await create_run(store, thread, "and", base=base_on(lease.run, 1))
+    assert fork.status is RunStatus.PENDING
+    await store.journal.commit(Commit(lease=lease, messages=[result("a")]))
+    await complete(store, lease, "seen")
+    opening = await store.journal.open(await claim_run(store, fork))
+    assert [message.role for message in opening.messages] == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.USER]
+    assert await _results(store, fork) == [("a", True)]
 
 
 async def test_a_run_is_pending_until_its_base_has_ended(store: Store, clock: HeldClock) -> None:

@@ -362,7 +362,7 @@ class RunLog(LogMachine):
     def restart(self) -> None:
         """Restart: one process owns the file, so every lease is released at the start."""
         self._ground.restart()
-        self._model.expire(self._clock.now(), cap=MAX_ATTEMPTS, at_once=True)
+        self._model.expire(self._clock.now(), cap=MAX_ATTEMPTS, all_leases=True)
 
 
 @pytest.fixture

@@ -215,3 +215,22 @@ async def test_a_filter_that_no_run_can_match_is_refused_or_finds_nothing(store:
                 assert await _listed(store, **{field: text}) == []
             except HoldfastError as error:
                 assert isinstance(error, Invalid)
+
+
+async def test_the_newest_run_of_each_thread_is_found_at_once(store: Store) -> None:
+    first, second, empty = [await new_thread(store, SPACE) for _ in range(3)]
+    await ended_run(store, first)
+    newest = {(await ended_run(store, thread)).id for thread in (first, second)}
+    found = await store.runs.newest_of_threads(
+        [(SPACE, each) for each in (first, second, empty, ThreadId("none"), first)]
+    )
+    assert {run.id for run in found} == newest
+    assert len(found) == 2
+
+
+async def test_a_deleted_run_is_not_the_newest_of_its_thread(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    kept, gone = await ended_run(store, thread), await ended_run(store, thread)
+    await store.runs.delete(SPACE, gone.id)
+    assert [run.id for run in await store.runs.newest_of_threads([(SPACE, thread)])] == [kept.id]
+    assert await store.runs.newest_of_threads([(OTHER, thread)]) == []

@@ -67,6 +67,17 @@ async def test_the_name_of_a_segment_is_another_id_of_its_run(store: Store) -> N
         await store.runs.create(SPACE, NewRun(thread=NewThread(), id=NEXT))
 
 
+async def test_an_id_of_the_run_may_name_a_segment_again(store: Store) -> None:
+    run = await asking_twice(store)
+    for name, interrupt in ((run.id, ONE), (NEXT, TWO)):
+        await store.interrupts.respond_all(SPACE, run.id, {interrupt: YES}, segment=name)
+    items = await store.journal.inbox(await claim(store))
+    assert [item.data["segment"] for item in items] == [run.id, NEXT]
+    other = await waiting_run(store, "elsewhere")
+    with pytest.raises(IdTaken):
+        await store.interrupts.respond_all(SPACE, other.id, {InterruptId("elsewhere"): YES}, segment=NEXT)
+
+
 async def test_a_segment_need_not_be_named(store: Store) -> None:
     run = await waiting_run(store)
     await store.interrupts.respond_all(SPACE, run.id, {InterruptId("question"): YES})
@@ -114,6 +125,34 @@ async def test_an_answered_interrupt_cannot_be_answered_again(store: Store) -> N
     with pytest.raises(AlreadyAnswered):
         await store.interrupts.respond_all(SPACE, run.id, {ONE: YES, TWO: YES}, segment=NEXT)
     assert (await store.interrupts.get(SPACE, TWO)).status is InterruptStatus.OPEN
+
+
+async def test_a_response_carries_the_message_id_of_a_client(store: Store) -> None:
+    run = await asking_twice(store)
+    named = InterruptResponse(response="yes", message_id=MessageId("mine"))
+    await store.interrupts.respond_all(SPACE, run.id, {ONE: named, TWO: YES})
+    items = await store.journal.inbox(await claim(store))
+    assert [item.data.get("message_id") for item in items] == ["mine", None]
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "error"),
+    [("first", "mine", IdTaken), ("mine", "mine", IdTaken), ("not an id", "mine", Invalid)],
+)
+async def test_a_message_id_that_a_response_cannot_have_is_refused(
+    store: Store, where: str | Path, one: str, two: str, error: type[Exception]
+) -> None:
+    thread = await new_thread(store, SPACE)
+    await store.runs.create(SPACE, NewRun(thread=thread, messages=[user("begin", id="first")]))
+    lease = await claim(store)
+    await commit(store, lease, interrupts=[new_interrupt("one"), new_interrupt("two")], move=WAITING_FOR_PERSON)
+    before = await rows_of(where)
+    answers = {
+        name: InterruptResponse(response="yes", message_id=MessageId(id)) for name, id in ((ONE, one), (TWO, two))
+    }
+    with pytest.raises(error):
+        await store.interrupts.respond_all(SPACE, lease.run_id, answers)
+    assert await rows_of(where) == before
 
 
 async def test_the_messages_of_one_id_are_found_on_every_branch_newest_first(store: Store) -> None:

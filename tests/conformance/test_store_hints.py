@@ -156,7 +156,14 @@ async def test_a_requeued_run_sends_a_queue_hint(watched: Watched, clock: HeldCl
     assert await watched.said() == hint(requeued.run_id, queue=True)
     clock.tick(2 * MINUTE)
     assert await store.leases.expire() == [expired.run_id]
-    assert (await watched.said()).delayed
+    assert (await watched.said()).queue
+    for lease in await store.leases.claim(FIRST, lease=MINUTE, limit=3):
+        if lease.run_id != expired.run_id:
+            await store.leases.release(lease, delay=10 * MINUTE)
+    await watched.said()
+    clock.tick(2 * MINUTE)
+    assert await store.leases.expire() == [expired.run_id]
+    assert (await watched.said()).delayed, "a run that loses its worker again waits"
 
 
 async def test_an_end_from_outside_sends_a_hint_forevery_ended_run(watched: Watched) -> None:
@@ -236,6 +243,7 @@ async def test_a_refused_operation_sends_no_hint(watched: Watched, clock: HeldCl
     lease = await running(store, "a")
     clock.tick(2 * MINUTE)
     await store.leases.expire()
+    await store.leases.claim(FIRST, lease=MINUTE)
     await watched.said()
     with pytest.raises(LeaseLost):
         await store.journal.commit(Commit(lease=lease, events=text_events("late")))

@@ -7,7 +7,7 @@ tables below say which ids it takes.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import msgspec
 import pytest
@@ -16,65 +16,81 @@ from holdfast.domain.artifact import ArtifactType, NewArtifact, NewFile
 from holdfast.domain.commit import Commit
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, Invalid, NotFound
+from holdfast.domain.forgetting import ForgetRequest
+from holdfast.domain.idempotency import KeyedRequest
 from holdfast.domain.ids import (
     ApiKeyId,
     ArtifactId,
+    DeliveryId,
     FileId,
+    GrantId,
     InterruptId,
+    MemoryId,
     MessageId,
+    ReminderId,
     RunId,
+    ScheduleId,
+    SkillId,
     SpaceId,
     ThreadId,
     TimerId,
+    WebhookId,
 )
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import InterruptResponse, InterruptStatus
+from holdfast.domain.memory import (
+    MemoryFilter,
+    MemoryPatch,
+    MemoryRecord,
+    MemorySource,
+    MemoryType,
+    NewMemory,
+    TimelineQuery,
+)
 from holdfast.domain.message import NewMessage
 from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.plan_edit import AddPlanItem, NewPlanItem, PlanEdit
+from holdfast.domain.reminder import NewReminder, ReminderFilter, ReminderPatch, ReminderStatus, TriggerType
 from holdfast.domain.run import Move, RunError, RunStatus, WaitsFor
-from holdfast.domain.space import NewApiKey, Scope
+from holdfast.domain.schedule import (
+    FiringCause,
+    FiringOutcome,
+    NewSchedule,
+    NotifyAction,
+    ScheduleKind,
+    SchedulePatch,
+    SchedulePlan,
+    ScheduleState,
+)
+from holdfast.domain.skill import NewSkill, SkillContent, SkillPatch
 from holdfast.domain.thread import NewThread, ThreadFilter, ThreadPatch
 from holdfast.domain.timer import NewTimer, TimerClaim
-from holdfast.ports.runs import RunFilter
+from holdfast.domain.usage import UsageGroup
+from holdfast.domain.webhook import DeliveryState, NewWebhook, WebhookPatch
+from holdfast.ports.requests import KeyedRequests, RequestPorts
+from holdfast.ports.runs import RunFilter, TaskFilter
+from holdfast.ports.schedules import BuildRun, DaemonState
 from holdfast.store.store import Store
 from tests.builders import user
 from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.conversations import claim_run
 from tests.conformance.ports import Method, methods
-from tests.conformance.run_builders import WAITING_FOR_PERSON, context_snapshot, new_interrupt
 from tests.conformance.tables import rows_of
+from tests.conformance.tenants import LATER, MISSING, SKILL, World, populate
 
-LATER: Final = Instant("2030-01-01T00:00:00.000Z")
+PLAN: Final = SchedulePlan(action=NotifyAction(message="x"), cron="0 9 * * *")
 NOWHERE: Final = SpaceId("nowhere")
 
 
-class World(msgspec.Struct, frozen=True, kw_only=True):
-    """The ids of one object of each kind in a space."""
-
-    thread: ThreadId
-    run: RunId
-    message: MessageId
-    interrupt: InterruptId
-    artifact: ArtifactId
-    file: FileId
-    timer: TimerId
-    key: ApiKeyId
-    news: int
+async def _create_nothing(ports: RequestPorts) -> str:
+    return "x"
 
 
-MISSING: Final = World(
-    thread=ThreadId("thr_missing"),
-    run=RunId("run_missing"),
-    message=MessageId("msg_missing"),
-    interrupt=InterruptId("int_missing"),
-    artifact=ArtifactId("art_missing"),
-    file=FileId("fil_missing"),
-    timer=TimerId("tmr_missing"),
-    key=ApiKeyId("key_missing"),
-    news=99,
-)
+def _memory(named: World, own: World) -> NewMemory:
+    """Return a memory that comes from a message of `named`."""
+    source = MemorySource(thread_id=named.thread, message_id=named.message)
+    return NewMemory(type=MemoryType.SEMANTIC, text="y", sources=[source])
+
 
 # Values for a parameter of each type: the caller has the ids of `own`, and passes those of `named`.
 NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
@@ -85,7 +101,14 @@ NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
     ArtifactId: lambda own, named: [named.artifact],
     FileId: lambda own, named: [named.file],
     TimerId: lambda own, named: [named.timer],
+    ScheduleId: lambda own, named: [named.schedule],
+    ReminderId: lambda own, named: [named.reminder],
+    WebhookId: lambda own, named: [named.webhook],
+    DeliveryId: lambda own, named: [named.delivery],
+    ReminderFilter: lambda own, named: [ReminderFilter(thread_id=named.thread)],
     ApiKeyId: lambda own, named: [named.key],
+    GrantId: lambda own, named: [named.grant],
+    SkillId: lambda own, named: [named.skill],
     NewRun: lambda own, named: [
         NewRun(thread=named.thread),
         NewRun(thread=own.thread, base=RunBase(run_id=named.run)),
@@ -98,9 +121,28 @@ NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
         RunFilter(root_run_id=named.run),
         RunFilter(parent_run_id=named.run),
     ],
+    TaskFilter: lambda own, named: [TaskFilter(thread_id=named.thread)],
+    MemoryId: lambda own, named: [named.memory],
+    Sequence[MemoryId]: lambda own, named: [[named.memory]],
+    MemoryId | NewMemory: lambda own, named: [named.memory, _memory(named, own)],
+    NewMemory: lambda own, named: [
+        NewMemory(type=MemoryType.SEMANTIC, text="x", supersedes=[named.memory]),
+        _memory(named, own),
+    ],
+    ForgetRequest: lambda own, named: [
+        ForgetRequest(ids=[named.memory], dry_run=True),
+        ForgetRequest(message_ids=[named.message], dry_run=True),
+        ForgetRequest(thread_id=named.thread, dry_run=True),
+        ForgetRequest(run_id=named.run, dry_run=True),
+    ],
+    Sequence[MemoryRecord]: lambda own, named: [[]],
+    MemoryFilter: lambda own, named: [MemoryFilter(thread_id=named.thread)],
+    TimelineQuery: lambda own, named: [TimelineQuery(thread_id=named.thread), TimelineQuery(entity=named.memory)],
+    Sequence[tuple[ThreadId, MessageId]]: lambda own, named: [[(named.thread, named.message)]],
 }
 # Parameters that hold an id although their type does not say so.
 NAMING_BY_PARAMETER: Final[dict[tuple[str, str], Callable[[World, World], list[Any]]]] = {
+    ("memory_graph.walk", "start"): lambda own, named: [named.memory, named.message],
     ("runs.page", "cursor"): lambda own, named: [named.run],
     ("messages.history", "before"): lambda own, named: [],  # a message that is not on the chain is refused as invalid
     ("notifications.mark_read", "number"): lambda own, named: [named.news],
@@ -110,14 +152,20 @@ NAMING_BY_PARAMETER: Final[dict[tuple[str, str], Callable[[World, World], list[A
 # Required values that are not ids.
 PLAIN_BY_PARAMETER: Final[dict[tuple[str, str], Any]] = {
     ("contexts.get", "step"): 1,
+    **{("usage.totals", name): 1 for name in ("first_day", "last_day")},
+    ("reminders.snooze", "until"): "in 1 h",
     **{("runs.find_by_idempotency_key", name): "x" for name in ("key", "body")},
+    **{(f"requests.{name}", "kind"): str for name in ("find", "once")},
+    ("requests.once", "create"): _create_nothing,
     ("tool_trust.trusted", "source"): "x",
+    ("skills.file", "path"): "scripts/x",
     **{("tool_trust.trust", name): "x" for name in ("source", "tool", "digest")},
 }
 # Types that hold no id, with a value for required parameters. A timer claim belongs to the owner that received it.
 PLAIN: Final[dict[Any, Any]] = {
     NewThread: NewThread(title="x"),
     ThreadPatch: ThreadPatch(title="x"),
+    MemoryPatch: MemoryPatch(title="x"),
     NewFile: NewFile(name="x", content=b"x"),
     NewTimer: NewTimer(kind="x", due_at=LATER),
     InterruptResponse: InterruptResponse(response="x"),
@@ -125,33 +173,66 @@ PLAIN: Final[dict[Any, Any]] = {
     Json: "x",
     Mapping[str, str]: {},
     Sequence[NewMessage]: (),
+    KeyedRequest: KeyedRequest(operation="x", key="x", digest="x"),
+    **{get_type_hints(KeyedRequests.once)[name]: None for name in ("kind", "create")},
+    NewSchedule: NewSchedule(plan=PLAN),
+    NewReminder: NewReminder(content="x", trigger_type=TriggerType.TIME, trigger_value="in 1 h"),
+    ReminderPatch: ReminderPatch(content="x"),
+    ReminderStatus: ReminderStatus.COMPLETED,
+    NewWebhook: NewWebhook(url="https://example.com", events=["*"], secret="s"),
+    WebhookPatch: WebhookPatch(description="x"),
+    SchedulePatch: SchedulePatch(name="x"),
+    NewSkill: NewSkill(content=SKILL),
+    SkillPatch: SkillPatch(category="x"),
+    SkillContent: SKILL,
+    Mapping[str, bytes]: {"scripts/x": b"x"},
+    DaemonState: DaemonState(agent="bot", stopped=True),
+    Sequence[NewSchedule]: (),
+    FiringCause: FiringCause.MANUAL,
+    UsageGroup: UsageGroup.DAY,
     PlanEdit: AddPlanItem(item=NewPlanItem(title="x")),
     **dict.fromkeys([int, str, bool, Sequence[str], ThreadFilter, InterruptStatus, RunStatus, RunError, TimerClaim]),
+    **dict.fromkeys([ScheduleKind, ScheduleState, FiringOutcome, BuildRun, DeliveryState]),
 }
 
 # Methods without a space parameter, and why that is right.
 WITHOUT_SPACE: Final = {
     "spaces.page": "the operator's",
     "api_keys.create": "names its spaces: tested below",
+    **dict.fromkeys(["tickets.create", "tickets.find"], "a ticket names its principal"),
     **dict.fromkeys(["api_keys.find", "api_keys.any", "api_keys.all", "api_keys.revoke"], "a key names its spaces"),
     **dict.fromkeys(["events.heads", "runs.get_many"], "name a space with each run: tested below"),
+    "runs.newest_of_threads": "names a space with each thread: tested below",
     **dict.fromkeys(
         ["leases.claim", "leases.renew", "leases.release", "leases.expire", "leases.queue_state"],
         "workers serve all spaces",
     ),
     **dict.fromkeys(
-        ["journal.open", "journal.history", "journal.commit", "journal.inbox", "journal.next_task_id"],
+        [
+            *("journal.open", "journal.history", "journal.commit", "journal.inbox", "journal.next_task_id"),
+            "journal.charge_ended",
+        ],
         "a lease names its run: tested below",
     ),
     **dict.fromkeys(
-        ["timers.claim_due", "timers.settle", "timers.next_due", "interrupts.expire", "interrupts.next_expiry"],
+        [
+            *("timers.claim_due", "timers.settle", "timers.next_due", "timers.follow_clock", "schedules.fire"),
+            *("schedules.find_by_hook", "interrupts.expire", "interrupts.next_expiry"),
+        ],
         "one scheduler serves all spaces",
     ),
     "notifications.dispatch": "one dispatcher serves all spaces",
-    "run_counts.active": "the operator's",
+    **dict.fromkeys(["webhooks.claim", "webhooks.settle", "webhooks.next_due"], "one loop serves all spaces"),
+    **dict.fromkeys(
+        [f"recall_index.{name}" for name in ("spaces", "rows", "term_counts", "lexical", "drop_replaced")],
+        "one indexer serves all spaces, and an index belongs to one",
+    ),
+    **dict.fromkeys(["run_counts.active", "health.check_write"], "the operator's"),
 }
 
-TENANT: Final = [method for method in methods() if "space" in method.hints and method.port != "spaces"]
+NO_TENANT_PORTS: Final = ("spaces", "recall_index")
+"""The index of recall takes keys that no caller sees: `test_recall.py` tests that a search stays in its space."""
+TENANT: Final = [method for method in methods() if "space" in method.hints and method.port not in NO_TENANT_PORTS]
 
 
 def arguments(method: Method, own: World) -> dict[str, Any]:
@@ -205,41 +286,6 @@ async def theirs(store: Store) -> World:
     made = await store.runs.create(OTHER, NewRun(thread=NewThread()))
     await store.runs.end(OTHER, made.run.id)  # so that they have a notification more than we
     return await populate(store, OTHER, "theirs")
-
-
-async def populate(store: Store, space: SpaceId, mark: str) -> World:
-    """Create one object of each kind."""
-    thread = await store.threads.create(space, NewThread(title=mark))
-    new = NewRun(thread=thread.id, messages=[user(mark)], tags=[mark], idempotency_key=mark)
-    run = (await store.runs.create(space, new)).run
-    file = await store.files.create(space, NewFile(name=mark, content=mark.encode()))
-    artifact = NewArtifact(type=ArtifactType.DOC, title=mark, file_id=file.id, id=ArtifactId(f"art-{mark}"))
-    await store.journal.commit(
-        Commit(
-            lease=await claim_run(store, run),
-            values={"state": {"mark": mark}},
-            contexts=[context_snapshot(1, mark)],
-            artifacts=[artifact],
-            interrupts=[new_interrupt(f"int-{mark}", message=mark)],
-            move=WAITING_FOR_PERSON,
-        )
-    )
-    await store.runs.create(space, NewRun(thread=NewThread(title=mark), parent_run_id=run.id))
-    timer = await store.timers.set(space, NewTimer(kind="x", due_at=LATER, data={"mark": mark}), run=run.id)
-    hash_ = mark.encode().ljust(32)
-    key = await store.api_keys.create([space], NewApiKey(name=mark, scope=Scope.RUN, secret_hash=hash_))
-    await store.notifications.dispatch()
-    return World(
-        thread=thread.id,
-        run=run.id,
-        message=(await store.messages.of_run(space, run.id))[0].id,
-        interrupt=InterruptId(f"int-{mark}"),
-        artifact=ArtifactId(f"art-{mark}"),
-        file=file.id,
-        timer=timer.id,
-        key=key.id,
-        news=(await store.notifications.latest(space))[0].number,
-    )
 
 
 def test_every_method_takes_a_space_or_is_listed_as_an_exception() -> None:
@@ -302,6 +348,8 @@ async def test_a_foreign_run_is_left_out_of_bulk_reads(store: Store, ours: World
     names = [(SPACE, ours.run), (SPACE, theirs.run), (OTHER, ours.run)]
     assert [head.name for head in await store.events.heads(names)] == [(SPACE, ours.run)]
     assert [(run.space_id, run.id) for run in await store.runs.get_many(names)] == [(SPACE, ours.run)]
+    threads = [(SPACE, ours.thread), (SPACE, theirs.thread), (OTHER, ours.thread)]
+    assert {run.thread_id for run in await store.runs.newest_of_threads(threads)} == {ours.thread}
 
 
 async def test_a_commit_cannot_make_an_artifact_of_a_foreign_file(

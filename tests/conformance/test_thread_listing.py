@@ -2,14 +2,23 @@
 
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Final
 
+import msgspec
 import pytest
 
+from holdfast.domain.content import TextPart
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import ThreadId
+from holdfast.domain.message import NewMessage, Role
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.page import MAX_PAGE_CHARS
+from holdfast.domain.permission import RIGHTS_VALUE, Rights
+from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread, Thread, ThreadFilter, ThreadPatch, ThreadStatus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
+from tests.builders import user
 from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.conversations import ended_run, expect_refusal
 
@@ -79,6 +88,18 @@ async def test_pages_join_to_the_whole_list(store: Store, clock: HeldClock, same
             cursor = page.next_cursor
             assert len(page.items) == limit or cursor is None
         assert seen == list("gfedcba")
+
+
+async def test_a_page_has_fewer_threads_when_they_are_long(store: Store) -> None:
+    metadata = {"text": "x" * (MAX_PAGE_CHARS * 2 // 5)}
+    made = [(await store.threads.create(SPACE, NewThread(metadata=metadata))).id for _ in range(3)]
+    made.append((await store.threads.create(SPACE, NewThread(metadata={"text": "x" * MAX_PAGE_CHARS}))).id)
+    first = await store.threads.page(SPACE)
+    second = await store.threads.page(SPACE, cursor=first.next_cursor)
+    third = await store.threads.page(SPACE, cursor=second.next_cursor)
+    pages = [[thread.id for thread in page.items] for page in (first, second, third)]
+    assert pages == [made[3:], [made[2], made[1]], made[:1]]
+    assert third.next_cursor is None
 
 
 @pytest.mark.parametrize("same_moment", [True, False])
@@ -182,3 +203,59 @@ async def test_a_filter_that_no_thread_can_match_is_refused(store: Store) -> Non
         for where in (ThreadFilter(title=text), ThreadFilter(agent_type=text)):
             async with expect_refusal(store, Invalid):
                 await store.threads.page(SPACE, where=where)
+
+
+async def test_threads_of_child_runs_are_left_out_unless_requested(store: Store) -> None:
+    parent = (await store.runs.create(SPACE, NewRun(thread=NewThread(title="parent")))).run
+    child = NewRun(thread=NewThread(title="child"), parent_run_id=parent.id)
+    child_run = (await store.runs.create(SPACE, child)).run
+    assert await _listed(store) == ["parent"]
+    assert await _listed(store, ThreadFilter(title="c")) == []
+    assert set(await _listed(store, ThreadFilter(children=True))) == {"parent", "child"}
+    await store.runs.end(SPACE, parent.id, to=RunStatus.CANCELLED, reason="over")
+    await store.runs.delete(SPACE, child_run.root_run_id)
+    assert await _listed(store) == []
+
+
+async def test_threads_of_independent_tasks_are_left_out_too(store: Store) -> None:
+    rights = msgspec.to_builtins([Rights(agent="parent")])
+    await store.runs.create(SPACE, NewRun(thread=NewThread(title="task"), values={RIGHTS_VALUE: rights}))
+    assert await _listed(store) == []
+    assert await _listed(store, ThreadFilter(children=True)) == ["task"]
+
+
+async def test_a_run_of_a_sub_agent_on_an_existing_thread_does_not_hide_it(store: Store) -> None:
+    parent = (await store.runs.create(SPACE, NewRun(thread=NewThread(title="parent")))).run
+    made = await _made(store, "other")
+    await store.runs.create(SPACE, NewRun(thread=made["other"], parent_run_id=parent.id))
+    assert set(await _listed(store)) == {"parent", "other"}
+
+
+FIRST_MESSAGES: Final = {
+    "a line": ([user("Tea?\nOr coffee?")], "Tea?"),
+    "the first of the user": ([NewMessage(role=Role.SYSTEM, content="be kind"), user("a"), user("b")], "a"),
+    "parts": ([NewMessage(role=Role.USER, content=[TextPart(text="Se"), TextPart(text="e")])], "See"),
+    "a long line": ([user("x" * 500)], "x" * 79 + "…"),
+    "no text": ([user(" \n")], None),
+    "nothing": ([], None),
+}
+
+
+@pytest.mark.parametrize("existing", [True, False], ids=["existing", "new"])
+@pytest.mark.parametrize(("messages", "title"), FIRST_MESSAGES.values(), ids=list(FIRST_MESSAGES))
+async def test_the_first_run_gives_a_thread_its_title(
+    store: Store, messages: list[NewMessage], title: str | None, existing: bool
+) -> None:
+    thread = (await store.threads.create(SPACE, NewThread())).id if existing else NewThread()
+    run = (await store.runs.create(SPACE, NewRun(thread=thread, messages=messages))).run
+    assert (await store.threads.get(SPACE, run.thread_id)).title == title
+    assert await _listed(store, ThreadFilter(title=(title or "null").upper())) == ([title] if title else [])
+
+
+async def test_only_the_first_run_gives_a_title_and_only_if_there_is_none(store: Store) -> None:
+    titled = (await store.threads.create(SPACE, NewThread(title="mine"))).id
+    await ended_run(store, titled, "yours")
+    assert (await store.threads.get(SPACE, titled)).title == "mine"
+    await store.threads.update(SPACE, titled, ThreadPatch(title=None))
+    await ended_run(store, titled, "again")
+    assert (await store.threads.get(SPACE, titled)).title is None

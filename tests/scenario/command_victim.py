@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 
 import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise, by each victim again
-from holdfast.bootstrap.workspace import Options
-from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.bootstrap.workspace import Options, open_workspace
 from holdfast.domain.errors import IdTaken
 from holdfast.domain.ids import RunId
 from holdfast.domain.new_run import NewRun

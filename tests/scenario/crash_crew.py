@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.bootstrap.workspace import Holdfast
+from holdfast.bootstrap.workspace import OpenWorkspace
 from holdfast.domain.ids import RunId
 from tests.scenario.crash_person import Person
 from tests.scenario.crash_play import WATCHED, name_of
@@ -26,7 +26,7 @@ class Crew:
 
     def __init__(
         self,
-        holdfast: Holdfast,
+        holdfast: OpenWorkspace,
         victims: Sequence[ForkServer],
         server: CountingServer,
         workspace: Path,

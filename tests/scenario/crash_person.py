@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from holdfast.bootstrap.workspace import Holdfast
+from holdfast.bootstrap.workspace import OpenWorkspace
 from holdfast.domain.content import Json
 from holdfast.domain.errors import AlreadyAnswered, Conflict
 from holdfast.domain.ids import MessageId, RunId
@@ -28,7 +28,7 @@ class Person:
     """Follows one run until it has ended."""
 
     def __init__(
-        self, holdfast: Holdfast, database: str | Path, server: str, run: RunId, *, answer: Json = ANSWER
+        self, holdfast: OpenWorkspace, database: str | Path, server: str, run: RunId, *, answer: Json = ANSWER
     ) -> None:
         self._holdfast = holdfast
         self._database = database

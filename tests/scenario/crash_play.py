@@ -137,10 +137,10 @@ def write_fleet(folder: Path) -> Path:
 
 
 def write_agent_with(
-    folder: Path, turns: Sequence[dict[str, Any]], *, unknown_outcome: str = "tell", tools: Sequence[str] = _TOOLS
+    folder: Path, turns: Sequence[dict[str, Any]], *, tools: Sequence[str] = _TOOLS, **settings: Any
 ) -> Path:
     """Write a workspace whose captain has other turns."""
-    _write_agent(folder, CAPTAIN, turns, tools=tools, unknown_outcome=unknown_outcome)
+    _write_agent(folder, CAPTAIN, turns, tools=tools, **settings)
     return folder
 
 
@@ -160,11 +160,11 @@ def moment(kind: Literal["model", "tool"], what: str, stage: Stage) -> str:
 
 
 def _write_agent(
-    folder: Path, name: str, turns: Sequence[dict[str, Any]], *, tools: Sequence[str], unknown_outcome: str = "tell"
+    folder: Path, name: str, turns: Sequence[dict[str, Any]], *, tools: Sequence[str], **settings: Any
 ) -> None:
     home = folder / "agents" / name
     home.mkdir(parents=True)
     (home / "AGENT.md").write_text(f"You are the {name}.")
-    settings = {"model": "scripted:script.json", "tools": list(tools), "unknown_outcome": unknown_outcome}
+    settings = {"model": "scripted:script.json", "tools": list(tools), **settings}
     (home / "agent.json").write_text(json.dumps(settings))
     (home / "script.json").write_text(json.dumps({"turns": list(turns), "after_last": "fail"}))

@@ -30,9 +30,12 @@ WORKER: Final = "tests.scenario.crash_victim:work"
 
 # The lease where no test waits for its expiry: longer than a busy machine delays a heartbeat.
 _LONG_LEASE_MS: Final = 5_000
-_LATER_MS: Final = 10_000  # longer than any lease, and than any backoff before the last attempt
+_LATER_MS: Final = 20_000  # longer than any lease, and than any backoff before the last attempt
 _SESSIONS: Final = """
     SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'holdfast'
+"""
+_DELAYS: Final = """
+    SELECT wait_until - queued_at AS delay FROM run_heads WHERE status_reason = 'expired' AND wait_until IS NOT NULL
 """
 
 
@@ -79,7 +82,7 @@ class Relay:
         workspace: Path,
         database: str | Path,
         *,
-        survivor: "Survivor | None" = None,
+        survivor: "Survivor | NextOpening",
     ) -> None:
         self.deaths: list[str | None] = []
         """The killed workers so far, each with its moment if that was scheduled."""
@@ -97,8 +100,7 @@ class Relay:
         while (death := await self._send(run, next_kill(), answer)).killed:
             last = death.messages[-1] if death.messages else {}
             self.deaths.append(last.get("died"))
-            if self.survivor is not None:
-                await self.survivor.expire_leases()
+            await self.survivor.expire_leases()
         return await self.read(run), death.messages[-1]["points"]
 
     async def check(self, history: RunHistory, undisturbed: RunHistory, *, streams: bool = True) -> None:
@@ -124,8 +126,8 @@ class Relay:
             after=plan.after,
             on_last_attempt=plan.on_last_attempt,
             lifetime_seconds=plan.lifetime_seconds,
-            lease_ms=_LONG_LEASE_MS if plan is NO_KILL or self.survivor else LEASE_MS,
-            ahead_ms=None if self.survivor is None else self.survivor.ahead_ms,
+            lease_ms=_LONG_LEASE_MS if plan is NO_KILL or is_postgres(self._database) else LEASE_MS,
+            ahead_ms=self.survivor.ahead_ms,
         )
         return await self._victims.send(msgspec.to_builtins(task))
 
@@ -138,10 +140,29 @@ async def open_relay(
     async with open_store(database, bus=LocalBus()):
         pass
     if not is_postgres(database):
-        yield Relay(victims, server, workspace, database)
+        yield Relay(victims, server, workspace, database, survivor=NextOpening(Path(database)))
         return
     async with open_survivor(str(database)) as survivor:
         yield Relay(victims, server, workspace, database, survivor=survivor)
+
+
+class NextOpening:
+    """Frees the leases of killed workers on SQLite, as the next worker would, and moves its clock past the backoff."""
+
+    def __init__(self, database: Path) -> None:
+        self.ahead_ms = 0
+        self.delays_ms: list[int] = []
+        """The backoff of each freed run that has one."""
+        self._database = database
+
+    async def expire_leases(self) -> None:
+        """Open the file, and move the clock past the backoff of its runs."""
+        async with open_store(self._database, bus=LocalBus(), clock=OffsetClock(self.ahead_ms)):
+            pass
+        async with open_probe(self._database) as probe:
+            delays = [row["delay"] for row in await probe.rows(_DELAYS)]
+        self.delays_ms += delays
+        self.ahead_ms += _LATER_MS if delays else 0
 
 
 class Survivor:

@@ -86,5 +86,5 @@ async def _note(reach: Reach, call: ToolContext, arguments: Note) -> ToolResult:
     artifact = ArtifactId(derived_id("art", key=call.key))
     new = NewArtifact(id=artifact, type=ArtifactType.DOC, title=arguments.what, content="noted")
     reach(moment("tool", arguments.what, "over"))
-    event = artifact_created_event(artifact, new)
+    event = artifact_created_event(new)
     return ToolResult(content={"artifact_id": artifact}, artifacts=[new], events=[event])

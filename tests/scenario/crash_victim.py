@@ -18,8 +18,7 @@ import holdfast.store.sqlite.database  # noqa: F401 - imported on use otherwise,
 from holdfast.agent.model_stream import StreamTimings
 from holdfast.agent.run_context import LoopConfig
 from holdfast.bootstrap.store import SystemClock
-from holdfast.bootstrap.workspace import Holdfast, Options
-from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.bootstrap.workspace import OpenWorkspace, Options, open_workspace
 from holdfast.domain.content import Json
 from holdfast.domain.errors import IdTaken
 from holdfast.domain.ids import RunId
@@ -170,7 +169,7 @@ async def _work_for_others(database: str) -> None:
 
 
 @asynccontextmanager
-async def open_task_workspace(task: Task, moments: KillPoints) -> AsyncIterator[Holdfast]:
+async def open_task_workspace(task: Task, moments: KillPoints) -> AsyncIterator[OpenWorkspace]:
     """Open the workspace with a worker in it."""
     lease = timedelta(milliseconds=task.lease_ms)
     options = Options(
@@ -185,7 +184,7 @@ async def open_task_workspace(task: Task, moments: KillPoints) -> AsyncIterator[
         yield holdfast
 
 
-async def start_play(holdfast: Holdfast, run: RunId) -> None:
+async def start_play(holdfast: OpenWorkspace, run: RunId) -> None:
     """Start the play, unless it was started before."""
     new = NewRun(id=run, thread=NewThread(agent_type=CAPTAIN), messages=[user(GOAL)])
     with suppress(IdTaken):

@@ -18,6 +18,7 @@ import pytest
 
 from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
+from holdfast.control.monitoring import WRITE_CHECK_INTERVAL_SECONDS, HealthControl
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import OutcomeUnknown, StoreFull, StoreReadOnly, Unavailable
 from holdfast.store.store import Store
@@ -48,6 +49,38 @@ async def full(folder: Path) -> None:
     async with open_probe(path) as probe:
         await check_rows(probe)
         assert [tuple(row.values()) for row in await probe.rows("PRAGMA integrity_check")] == [("ok",)]
+
+
+async def full_and_ready(folder: Path) -> None:
+    """A server with a full disk is not ready and names the remedy; with space it is ready again."""
+    ballast = folder / "ballast"
+    now = 0.0
+    async with open_store(folder / "holdfast.db", bus=LocalBus()) as store:
+        health = HealthControl(store.health, version="1", monotonic=lambda: now)
+        await health.ready()
+        _stuff(ballast)
+        now += WRITE_CHECK_INTERVAL_SECONDS
+        with pytest.raises(StoreFull, match="the disk is full, so nothing was written: free some space"):
+            await health.ready()
+        ballast.unlink()
+        now += WRITE_CHECK_INTERVAL_SECONDS
+        await health.ready()
+
+
+async def no_larger_file_and_ready(folder: Path) -> None:
+    """A server whose disk fails every write is not ready; once writes succeed it is ready again."""
+    now = 0.0
+    async with open_store(folder / "holdfast.db", bus=LocalBus()) as store:
+        health = HealthControl(store.health, version="1", monotonic=lambda: now)
+        await health.ready()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        now += WRITE_CHECK_INTERVAL_SECONDS
+        with pytest.raises(Unavailable, match="the disk fails") as refused:
+            await health.ready()
+        assert refused.value.code == "UNAVAILABLE"
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        now += WRITE_CHECK_INTERVAL_SECONDS
+        await health.ready()
 
 
 async def full_at_once(folder: Path) -> None:
@@ -130,9 +163,13 @@ async def full_postgres(folder: Path) -> None:
 
 
 Scene: TypeAlias = Callable[[Path], Awaitable[None]]
-ON_ANY_DISK: Final[Mapping[str, Scene]] = {"no_larger_file": no_larger_file}
+ON_ANY_DISK: Final[Mapping[str, Scene]] = {
+    "no_larger_file": no_larger_file,
+    "no_larger_file_and_ready": no_larger_file_and_ready,
+}
 ON_A_SMALL_DISK: Final[Mapping[str, Scene]] = {
     "full": full,
+    "full_and_ready": full_and_ready,
     "full_at_once": full_at_once,
     "read_only_folder": read_only_folder,
     "read_only_file": read_only_file,

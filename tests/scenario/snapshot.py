@@ -16,6 +16,11 @@ _OF_SPACE: Final = "space_key = {space}"
 _OF_RUN: Final = "run_key IN (SELECT run_key FROM runs WHERE space_key = {space})"
 _OF_THREAD: Final = "thread_key IN (SELECT thread_key FROM threads WHERE space_key = {space})"
 _OF_KEY: Final = "api_key IN (SELECT api_key FROM api_key_spaces WHERE space_key = {space})"
+_OF_MEMORY: Final = "memory_key IN (SELECT memory_key FROM memories WHERE space_key = {space})"
+_OF_SCHEDULE: Final = "schedule_key IN (SELECT schedule_key FROM schedules WHERE space_key = {space})"
+_OF_RECALL_INDEX: Final = "index_key IN (SELECT index_key FROM recall_indexes WHERE space_key = {space})"
+_OF_WEBHOOK: Final = "webhook_key IN (SELECT webhook_key FROM webhooks WHERE space_key = {space})"
+_OF_SKILL: Final = "skill_key IN (SELECT skill_key FROM skills WHERE space_key = {space})"
 TABLES: Final = {
     "spaces": _OF_SPACE,
     "threads": _OF_SPACE,
@@ -37,6 +42,8 @@ TABLES: Final = {
     "waits": _OF_RUN,
     "subscriptions": _OF_RUN,
     "tool_trust": _OF_SPACE,
+    "grants": _OF_SPACE,
+    "keyed_requests": _OF_SPACE,
     "contexts": _OF_RUN,
     "texts": _OF_SPACE,
     "task_numbers": _OF_THREAD,
@@ -44,6 +51,31 @@ TABLES: Final = {
     "api_key_spaces": _OF_SPACE,
     "outbox": _OF_SPACE,
     "notifications": _OF_SPACE,
+    "memories": _OF_SPACE,
+    "memory_versions": _OF_MEMORY,
+    "memory_sources": _OF_SPACE,
+    "memory_edges": _OF_SPACE,
+    "memory_spaces": _OF_SPACE,
+    "entities": _OF_SPACE,
+    "schedules": _OF_SPACE,
+    "firings": _OF_SCHEDULE,
+    "daemons": _OF_SPACE,
+    "usage_ledger": _OF_SPACE,
+    "skills": _OF_SPACE,
+    "skill_versions": _OF_SKILL,
+    "skill_files": _OF_SKILL,
+    "skill_revisions": _OF_SPACE,
+    "recall_indexes": _OF_SPACE,
+    "recall_items": _OF_RECALL_INDEX,
+    "recall_terms": _OF_RECALL_INDEX,
+    "recall_cursors": _OF_RECALL_INDEX,
+    "recall_postings": f"term_key IN (SELECT term_key FROM recall_terms WHERE {_OF_RECALL_INDEX})",
+    "recall_documents": _OF_SPACE,
+    "reminders": _OF_SPACE,
+    "conditions": _OF_SPACE,
+    "reminder_terms": _OF_SPACE,
+    "webhooks": _OF_SPACE,
+    "deliveries": _OF_WEBHOOK,
 }
 
 _RUN_KEYS: Final = ("run_key", "base_key", "jump_key", "parent_key", "root_key", "made_for_run", "target_key")

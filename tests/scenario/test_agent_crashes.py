@@ -12,8 +12,7 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from holdfast.bootstrap.workspace import Options
-from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.bootstrap.workspace import Options, open_workspace
 from holdfast.domain.ids import RunId
 from tests.scenario.conftest import NewLocation
 from tests.scenario.crash_check import check_play

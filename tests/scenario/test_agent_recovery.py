@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from holdfast.bootstrap.store import open_store
-from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.bootstrap.workspace import open_workspace
 from holdfast.domain.content import Json
 from holdfast.domain.errors import LeaseLost
 from holdfast.domain.events import Custom, TextMessageStart
@@ -20,7 +20,7 @@ from holdfast.domain.events.custom import MessagesAbandoned, from_custom
 from holdfast.domain.ids import OwnerId, RunId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant
-from holdfast.domain.limits import MAX_ATTEMPTS, backoff_ms
+from holdfast.domain.limits import MAX_ATTEMPTS, MAX_BACKOFF_MS, backoff_ms
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.space import DEFAULT_SPACE
@@ -28,8 +28,12 @@ from holdfast.domain.step import StepKind, StepState
 from holdfast.domain.timer import NewTimer
 from holdfast.engine.watcher import RunWatch
 from holdfast.store.commit_rows import MAX_MESSAGE_CHARS
+from holdfast.testing.clock import HeldClock
 from holdfast.testing.stream_verifier import verify_stream
 from tests.builders import user
+from tests.conformance.conftest import SPACE
+from tests.conformance.run_builders import queued
+from tests.scenario.conftest import NewLocation
 from tests.scenario.crash_check import check_transcript
 from tests.scenario.crash_history import RunHistory, read
 from tests.scenario.crash_play import GOAL, calling, moment, name_of, write_agent_with
@@ -37,7 +41,6 @@ from tests.scenario.crash_relay import NO_KILL, KillPlan, NextKill, Relay, open_
 from tests.scenario.crash_victim import start_play
 from tests.support.counting_server import CountingServer
 from tests.support.fork_server import HANG_TIMEOUT_SECONDS, ForkServer
-from tests.support.postgres import PostgresServer
 
 CHARGED: Final = [calling(("charge", "fuel")), calling(say="Done.")]
 INSIDE_CHARGE: Final = moment("tool", "fuel", "inside")
@@ -56,9 +59,9 @@ def recovery_play(
 
     @asynccontextmanager
     async def sail(
-        turns: Sequence[dict[str, Any]], *, unknown_outcome: str = "tell", where: str | Path | None = None
+        turns: Sequence[dict[str, Any]], *, where: str | Path | None = None, **settings: Any
     ) -> AsyncIterator[Relay]:
-        workspace = write_agent_with(tmp_path / "ship", turns, unknown_outcome=unknown_outcome)
+        workspace = write_agent_with(tmp_path / "ship", turns, **settings)
         async with open_relay(crash_workers, tool_server, workspace, where or shared_memory / "holdfast.db") as relay:
             yield relay
 
@@ -212,6 +215,16 @@ async def test_the_text_of_a_lost_model_call_is_abandoned_and_the_next_call_has_
 
 
 @pytest.mark.parametrize("stage", ["begun", "inside", "over"])
+async def test_a_killed_model_call_uses_up_no_iteration(recovery_play: RecoveryPlay, stage: Any) -> None:
+    turns = [calling(("sync", f"{number}")) for number in range(3)]
+    kills = [moment("model", f"{GOAL} {turn}", stage) for turn in (1, 3)]
+    async with recovery_play([*turns, calling(say="Done.")], limits={"max_iterations": 4}) as relay:
+        history, _ = await relay.play(_new(), kill_once_at(*kills))
+        await relay.check(history, history)
+    assert (history.run.status, history.run.iterations, len(relay.deaths)) == (RunStatus.COMPLETED, 4, 2)
+
+
+@pytest.mark.parametrize("stage", ["begun", "inside", "over"])
 async def test_a_run_that_kills_its_worker_in_each_model_call_fails_eventually(
     recovery_play: RecoveryPlay, stage: Any
 ) -> None:
@@ -245,18 +258,31 @@ async def test_a_settled_step_resets_the_count_of_attempts(recovery_play: Recove
     assert len(relay.deaths) == len(deadly)
 
 
-async def test_a_run_whose_worker_died_is_retried_with_a_growing_delay(
-    recovery_play: RecoveryPlay, postgres: PostgresServer
+async def test_a_run_whose_worker_died_twice_is_retried_with_a_growing_delay(
+    recovery_play: RecoveryPlay, new_location: NewLocation
 ) -> None:
-    """On PostgreSQL, where other workers may be alive; on SQLite the next process starts at once."""
-    url = await postgres.create_database("backoff")
-    async with recovery_play([calling(say="A long story.")], where=url) as relay:
+    async with recovery_play([calling(say="A long story.")], where=await new_location()) as relay:
         inside = moment("model", f"{GOAL} 0", "inside")
         history, _ = await relay.play(_new(), kill_once_at(inside, inside, inside))
         await relay.check(history, history)
-        assert relay.survivor is not None
-        assert relay.survivor.delays_ms == [backoff_ms(attempt) for attempt in (1, 2, 3)]
-    await postgres.drop_database("backoff")
+        assert relay.survivor.delays_ms == [backoff_ms(attempt) for attempt in (2, 3)]
+
+
+async def test_restarts_in_quick_succession_do_not_use_up_the_attempts_of_a_run(shared_memory: Path) -> None:
+    """On SQLite, where each restart of the process takes every run with it."""
+    database, clock, owner = shared_memory / "holdfast.db", HeldClock(), OwnerId("dead")
+    async with open_store(database, clock=clock) as store:
+        await store.spaces.create(SPACE, name="Acme")
+        run = await queued(store)
+    for _ in range(2 * MAX_ATTEMPTS):
+        async with open_store(database, clock=clock) as store:
+            clock.tick(timedelta(seconds=1))
+            await store.leases.claim(owner, lease=timedelta(hours=1))
+    async with open_store(database, clock=clock) as store:
+        stopped = await store.runs.get(SPACE, run.id)
+        clock.tick(timedelta(milliseconds=MAX_BACKOFF_MS))
+        assert [each.run_id for each in await store.leases.claim(owner, lease=timedelta(hours=1))] == [run.id]
+    assert (stopped.status, stopped.attempt < MAX_ATTEMPTS) == (RunStatus.QUEUED, True)
 
 
 async def test_a_timer_claimed_by_a_dead_process_is_free_when_the_file_is_opened(shared_memory: Path) -> None:

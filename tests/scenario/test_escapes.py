@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
+from holdfast.domain.errors import FolderChanged
 from holdfast.ports.sandbox import ResourceLimits
 from holdfast.sandbox.processes import open_processes
 from tests.unit.sandbox.commands import died_out, marked, new_mark
@@ -50,6 +52,16 @@ def bystander() -> Iterator[int]:
 async def test_reading_outside(sandbox: SandboxedFolder, secret: Path) -> None:
     ended = await sandbox.run(f"cat {secret}; cat /etc/shadow; ls /root /home /var /srv /run; ls {secret.parent}")
     assert ended.output == b"files\n"
+
+
+async def test_a_home_folder_is_kept_and_the_folders_beside_it_stay_hidden(sandbox: SandboxedFolder) -> None:
+    home = sandbox.folder.parent / "homes" / "one"
+    home.mkdir(parents=True)
+    (home.parent / "two").mkdir()
+    for _ in range(2):
+        result = await sandbox.run('echo again >> ~/kept; ls "$HOME/.."', home=home)
+        assert result.output == b"one\n"
+    assert (home / "kept").read_text() == "again\nagain\n"
 
 
 async def test_writing_outside(sandbox: SandboxedFolder, secret: Path) -> None:
@@ -274,6 +286,98 @@ async def test_a_read_only_path_can_be_read_and_not_changed(sandbox: SandboxedFo
     assert sorted(os.listdir(sandbox.folder)) == ["beside", "ci"]
 
 
+async def test_names_of_hidden_files_are_on_no_command_line(sandbox: SandboxedFolder) -> None:
+    hidden = sandbox.folder / "merger.txt"
+    hidden.touch()
+    ended = await sandbox.run("cat /proc/[0-9]*/cmdline | tr '\\0' '\\n' | sed 's/.*sed .*//'", hidden=[hidden])
+    assert b"bwrap" in ended.output
+    assert b"merger" not in ended.output
+
+
+async def test_no_open_file_of_the_server_is_inherited(sandbox: SandboxedFolder) -> None:
+    hidden = sandbox.folder / "hidden"
+    hidden.mkdir()
+    ended = await sandbox.run("ls -l /proc/1/fd /proc/$$/fd | grep -o '[0-9]* -> .*'", hidden=[hidden])
+    numbers, _, targets = zip(*(line.split(maxsplit=2) for line in ended.output.decode().splitlines()), strict=True)
+    assert "100" not in numbers
+    assert [target for target in targets if not target.startswith(("pipe:", "anon_inode:[eventfd]"))] == []
+
+
+async def test_sockets_of_the_machine_in_the_working_folder(
+    sandbox: SandboxedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that is bound by a relative name, or was moved; a socket without a process is an ordinary file."""
+    monkeypatch.chdir(tmp_path)
+    (sandbox.folder / "deep").mkdir()
+    with _listening("one"), _listening("two", folder=sandbox.folder / "deep"), _listening("three"):
+        for name in ("one", "three"):
+            os.rename(name, sandbox.folder / name)
+        with _listening("left", folder=sandbox.folder):
+            pass
+        code = (
+            "import os, socket\n"
+            "for place in ('one', 'deep/two', 'three', 'left', 'own'):\n"
+            "    try:\n"
+            "        if place == 'own':\n"
+            "            server = socket.socket(socket.AF_UNIX)\n"
+            "            server.bind(place), server.listen()\n"
+            "        socket.socket(socket.AF_UNIX).connect(place)\n"
+            "        print('connected')\n"
+            "    except OSError as exc:\n"
+            "        print(type(exc).__name__)\n"
+            "os.unlink('left')"
+        )
+        ended = await sandbox.python(code)
+    assert ended.output.split() == [*[b"PermissionError"] * 3, b"ConnectionRefusedError", b"connected"]
+    assert ended.exit_code == 0
+
+
+async def test_a_readable_path_of_the_workspace_that_is_a_link(sandbox: SandboxedFolder, secret: Path) -> None:
+    """A working folder that a server may read is replaced by a link to the workspace."""
+    workspace = sandbox.folder.parent
+    (workspace / "tools").symlink_to(workspace)
+    (workspace / "real").mkdir()
+    (workspace / "real" / "kept").write_text("public")
+    async with open_processes() as processes:
+        strict = SandboxedFolder(await real_sandbox(processes, workspace=workspace), sandbox.folder)
+        paths = [workspace / "tools", workspace / "real"]
+        ended = await strict.run(f"cat {workspace}/tools/{secret.name} {workspace}/real/kept", readable=paths)
+    assert ended.output == b"public"
+
+
+async def test_a_working_folder_inside_a_readable_one(sandbox: SandboxedFolder, secret: Path) -> None:
+    hidden = sandbox.folder / "key"
+    hidden.write_text("HIDDEN")
+    script = f"cat {secret} key; echo x >{secret}; echo x >new && echo written"
+    ended = await sandbox.run(script, readable=[secret.parent], hidden=[hidden])
+    assert ended.output == b"SECRETwritten\n"
+    assert _text(secret) == "SECRET"
+
+
+@pytest.mark.parametrize("state", ["a link", "another file", "gone"])
+async def test_a_masked_path_that_was_replaced_refuses_the_command(sandbox: SandboxedFolder, state: str) -> None:
+    """The mask belongs to the file that was found, which has another name by now."""
+    hidden = sandbox.folder / "sub" / "key"
+    hidden.parent.mkdir()
+    hidden.write_text("HIDDEN")
+    found = hidden.stat()
+    hidden.rename(sandbox.folder / "moved")
+    if state == "a link":
+        hidden.symlink_to("../moved")
+    elif state == "another file":
+        hidden.touch()
+    with pytest.raises(FolderChanged) as refused:
+        await sandbox.run("cat moved", hidden=[hidden], inodes={hidden: (found.st_dev, found.st_ino)})
+    assert refused.value.details == {"started": False}
+
+
+async def test_a_root_behind_a_link(sandbox: SandboxedFolder, secret: Path) -> None:
+    (sandbox.folder / "up").symlink_to(secret.parent)
+    for root in (sandbox.folder / "up", sandbox.folder / "up" / "files"):
+        with pytest.raises(FolderChanged):
+            await sandbox.run("cat settings.json", root=root, folder=root)
+
+
 async def test_the_keyring_of_the_server(sandbox: SandboxedFolder) -> None:
     code = (
         "import ctypes, platform\n"
@@ -324,6 +428,15 @@ async def test_threads_count_as_processes(sandbox: SandboxedFolder) -> None:
     )
     ended = await sandbox.python(code, limits=ResourceLimits(processes=64))
     assert ended.too_many_processes or b"start new thread" in ended.errors
+
+
+@contextmanager
+def _listening(name: str, *, folder: Path | None = None) -> Iterator[None]:
+    """Listen on a socket in the block, bound by its relative name, or by an absolute one."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(name if folder is None else str(folder / name))
+        server.listen()
+        yield
 
 
 def _text(path: Path) -> str:

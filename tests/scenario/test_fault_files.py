@@ -73,6 +73,20 @@ async def test_a_file_that_another_process_owns_may_only_be_read(path: Path, own
         assert (await reader.spaces.get(SpaceId("other"))).name == "Other"
 
 
+@pytest.mark.parametrize("link", [Path.hardlink_to, Path.symlink_to])
+async def test_a_file_that_another_process_owns_is_refused_by_any_name(
+    path: Path, owner: subprocess.Popen[str], link: Callable[[Path, Path], None]
+) -> None:
+    other = path.with_name("other") / "linked.db"
+    other.parent.mkdir()
+    link(other, path)
+    with pytest.raises(StoreOwned, match="by another name"):
+        await _open(other)
+    owner.kill()
+    owner.wait()
+    await _open(path)
+
+
 async def test_a_process_owns_a_file_once(path: Path) -> None:
     async with open_store(path, bus=LocalBus()):
         with pytest.raises(StoreOwned, match=f"process {os.getpid()} "):

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import asyncpg
@@ -209,6 +210,57 @@ async def test_a_session_that_the_server_has_ended_is_replaced_unnoticed(proxy: 
             await proxy.announce_shutdown()
             await asyncio.sleep(0.05)
             await store.journal.commit(numbered_commit(lease, number))
+
+
+async def test_a_session_that_ends_while_a_transaction_begins_is_replaced_unnoticed(proxy: Proxy) -> None:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
+        proxy.trigger = b"BEGIN"
+        proxy.fault = CommitFault.LOST
+        await store.spaces.create(OTHER, name="Other")
+        proxy.fault = CommitFault.LOST
+        assert (await store.spaces.get(OTHER)).name == "Other"
+
+
+async def test_the_error_of_a_session_that_ends_in_a_transaction_names_the_cause(proxy: Proxy) -> None:
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
+        proxy.fault, proxy.trigger = CommitFault.LOST, b"cut here"
+        with pytest.raises(Unavailable, match="connection was closed"):
+            await store.spaces.create(OTHER, name="cut here")
+        with pytest.raises(NotFound):
+            await store.spaces.get(OTHER)
+
+
+async def test_a_restart_of_the_server_that_ends_all_sessions_fails_no_caller(own_postgres: PostgresServer) -> None:
+    url = await own_postgres.create_database("ended")
+    admin = await asyncpg.connect(own_postgres.url())
+    try:
+        async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(url, bus=LocalBus()) as store:
+            await store.spaces.create(OTHER, name="Other")
+            for _ in range(20):
+                await asyncio.gather(*(store.spaces.get(OTHER) for _ in range(30)))  # opens all connections
+                await admin.fetch("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'ended'")
+    finally:
+        await admin.close()
+
+
+async def test_callers_that_are_cancelled_twice_return_no_open_transaction_to_the_pool(proxy: Proxy) -> None:
+    reports: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context["message"]))
+    random = Random(20_260_131)
+    async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
+        await store.spaces.create(OTHER, name="Other")
+
+        async def cancel_twice() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                reading = tasks.create_task(store.spaces.get(OTHER))
+                for _ in range(2):
+                    await asyncio.sleep(random.uniform(0, 0.005))
+                    reading.cancel()
+
+        for _ in range(20):
+            await asyncio.gather(*(cancel_twice() for _ in range(20)))
+        assert (await store.spaces.get(OTHER)).name == "Other"
+    assert reports == []
 
 
 @pytest.mark.parametrize("fault", [CommitFault.LOST, CommitFault.UNANSWERED])

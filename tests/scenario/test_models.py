@@ -1,4 +1,4 @@
-"""A stub provider over a real connection, with OpenAI's client: its responses and every fault.
+"""A stub provider over a real connection, on both lanes: its responses and every fault.
 
 Nothing here may hang, and nothing is tried again behind our back: each call is one request.
 """
@@ -13,6 +13,7 @@ from holdfast.domain.errors import ContextOverflow, HoldfastError, ModelRefused,
 from holdfast.domain.limits import Usage
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.model_provider import ProviderSettings
+from holdfast.domain.step import Lane
 from holdfast.models.messages import PROVIDER_METADATA_KEY
 from holdfast.models.registry import ModelRegistry
 from holdfast.ports.model import Model, ModelDelta, TextDelta
@@ -24,38 +25,45 @@ NAME = "local:some-model"
 AT_ONCE = (StubFault.HANG_UP, StubFault.SILENCE, StubFault.PAGE)
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[StubOpenAIServer]:
+class LaneServer(StubOpenAIServer):
+    """A provider whose models take one of the lanes."""
+
+    lane = Lane.DIRECT
+
+
+@pytest.fixture(params=list(Lane))
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[LaneServer]:
     """Yield a provider without replies."""
-    async with StubOpenAIServer() as stand_in:
+    async with LaneServer() as stand_in:
+        stand_in.lane = request.param
         yield stand_in
 
 
 @pytest.fixture
-async def model(server: StubOpenAIServer) -> AsyncIterator[Model]:
+async def model(server: LaneServer) -> AsyncIterator[Model]:
     """Yield a model of the provider."""
     async with _models(server) as models:
         yield models.find(NAME)
 
 
 @pytest.fixture
-async def short_timeout_model(server: StubOpenAIServer) -> AsyncIterator[Model]:
+async def short_timeout_model(server: LaneServer) -> AsyncIterator[Model]:
     """Yield a model of the provider with a short timeout."""
     async with _models(server, timeout_seconds=1) as models:
         yield models.find(NAME)
 
 
-async def test_a_response_is_streamed_in_the_chunks_that_were_sent(server: StubOpenAIServer, model: Model) -> None:
+async def test_a_response_is_streamed(server: LaneServer, model: Model) -> None:
     server.add_replies(
         StubReply(text="hello, world", chunks=4, think="hm", input_tokens=20, output_tokens=8, cached_tokens=5)
     )
     streamed = await deltas(model)
-    assert [delta.text for delta in streamed if isinstance(delta, TextDelta)] == ["hel", "lo,", " wo", "rld"]
-    assert thoughts(streamed) == "hm"
+    assert (thoughts(streamed), text(streamed)) == ("hm", "hello, world")
+    assert finished(streamed).lane is server.lane
     assert finished(streamed).usage == Usage(input_tokens=20, output_tokens=8, cached_input_tokens=5, cost_usd=None)
 
 
-async def test_interleaved_calls_with_arguments_in_pieces_are_joined(server: StubOpenAIServer, model: Model) -> None:
+async def test_interleaved_calls_with_arguments_in_pieces_are_joined(server: LaneServer, model: Model) -> None:
     first = StubToolCall(name="look", arguments={"at": "the sea", "for": [1, 2]}, chunks=5)
     server.add_replies(StubReply(text="I will", calls=[first, StubToolCall(name="jump")]))
     streamed = await deltas(model, model_request(tools=["look", "jump"]))
@@ -64,12 +72,12 @@ async def test_interleaved_calls_with_arguments_in_pieces_are_joined(server: Stu
     assert [tool["function"]["name"] for tool in server.requests[0]["tools"]] == ["look", "jump"]
 
 
-async def test_numbered_call_ids_are_made_unique(server: StubOpenAIServer, model: Model) -> None:
+async def test_numbered_call_ids_are_made_unique(server: LaneServer, model: Model) -> None:
     server.add_replies(StubReply(calls=[StubToolCall(name="look", id="0"), StubToolCall(name="look", id="0")]))
     assert len(calls(await deltas(model, model_request(tools=["look"])))) == 2
 
 
-async def test_reasoning_is_sent_back_with_its_response(server: StubOpenAIServer, model: Model) -> None:
+async def test_reasoning_is_sent_back_with_its_response(server: LaneServer, model: Model) -> None:
     server.add_replies(StubReply(text="so", think="hm"), StubReply(text="ok"))
     streamed = await deltas(model)
     answer = NewMessage(
@@ -80,19 +88,19 @@ async def test_reasoning_is_sent_back_with_its_response(server: StubOpenAIServer
 
 
 @pytest.mark.parametrize(("finish", "reason"), [("length", "length"), ("content_filter", "refused"), ("eos", "stop")])
-async def test_the_finish_reason_is_converted(server: StubOpenAIServer, model: Model, finish: str, reason: str) -> None:
+async def test_the_finish_reason_is_converted(server: LaneServer, model: Model, finish: str, reason: str) -> None:
     server.add_replies(StubReply(text="so far", finish=finish))
     assert finished(await deltas(model)).reason == reason
 
 
-async def test_the_text_of_a_refusal_is_returned(server: StubOpenAIServer, model: Model) -> None:
+async def test_the_text_of_a_refusal_is_returned(server: LaneServer, model: Model) -> None:
     server.add_replies(StubReply(refusal="not this"))
     streamed = await deltas(model)
     assert (text(streamed), finished(streamed).reason) == ("not this", "refused")
 
 
 @pytest.mark.filterwarnings("ignore:Failed to extract usage")
-async def test_missing_or_implausible_usage_has_no_cost(server: StubOpenAIServer) -> None:
+async def test_missing_or_implausible_usage_has_no_cost(server: LaneServer) -> None:
     server.add_replies(
         StubReply(text="x"), StubReply(text="x", input_tokens=None), StubReply(text="x", input_tokens=-7)
     )
@@ -127,7 +135,7 @@ async def test_missing_or_implausible_usage_has_no_cost(server: StubOpenAIServer
     ],
 )
 async def test_a_status_is_one_of_our_errors_after_one_request(
-    server: StubOpenAIServer, model: Model, reply: StubReply, kind: type[HoldfastError], details: dict[str, Any]
+    server: LaneServer, model: Model, reply: StubReply, kind: type[HoldfastError], details: dict[str, Any]
 ) -> None:
     server.add_replies(reply)
     streamed, error = await _call_until_error(model)
@@ -140,7 +148,7 @@ async def test_a_status_is_one_of_our_errors_after_one_request(
 
 @pytest.mark.parametrize("fault", StubFault)
 async def test_any_fault_in_a_response_is_an_outage_after_its_text(
-    server: StubOpenAIServer, short_timeout_model: Model, fault: StubFault
+    server: LaneServer, short_timeout_model: Model, fault: StubFault
 ) -> None:
     server.add_replies(StubReply(text="so far", chunks=2, fault=fault, status=500))
     streamed, error = await _call_until_error(short_timeout_model)
@@ -153,14 +161,14 @@ async def test_any_fault_in_a_response_is_an_outage_after_its_text(
     "fault", [StubFault.CUT, StubFault.GARBAGE, StubFault.NONSENSE, StubFault.UNFINISHED, StubFault.STALL]
 )
 async def test_a_fault_before_the_first_text_is_an_outage(
-    server: StubOpenAIServer, short_timeout_model: Model, fault: StubFault
+    server: LaneServer, short_timeout_model: Model, fault: StubFault
 ) -> None:
     server.add_replies(StubReply(fault=fault))
     streamed, error = await _call_until_error(short_timeout_model)
     assert (streamed, type(error)) == ([], ModelUnavailable)
 
 
-async def test_truncated_calls_are_an_outage(server: StubOpenAIServer, model: Model) -> None:
+async def test_truncated_calls_are_an_outage(server: LaneServer, model: Model) -> None:
     server.add_replies(
         StubReply(calls=[StubToolCall(name="look", arguments={"at": 1}, chunks=3)], fault=StubFault.UNFINISHED)
     )
@@ -168,27 +176,27 @@ async def test_truncated_calls_are_an_outage(server: StubOpenAIServer, model: Mo
     assert type(error) is ModelUnavailable
 
 
-async def test_a_slow_stream_does_not_time_out(server: StubOpenAIServer, short_timeout_model: Model) -> None:
+async def test_a_slow_stream_does_not_time_out(server: LaneServer, short_timeout_model: Model) -> None:
     server.add_replies(StubReply(text="slowly but surely", chunks=8, delay_ms=150))
     assert text(await deltas(short_timeout_model)) == "slowly but surely"
 
 
 async def test_an_unreachable_server_is_an_outage() -> None:
-    async with StubOpenAIServer() as closed_server:
+    async with LaneServer() as closed_server:
         pass
     async with _models(closed_server) as models:
         _, error = await _call_until_error(models.find(NAME))
     assert type(error) is ModelUnavailable
 
 
-async def test_after_every_fault_the_next_call_is_served(server: StubOpenAIServer, short_timeout_model: Model) -> None:
+async def test_after_every_fault_the_next_call_is_served(server: LaneServer, short_timeout_model: Model) -> None:
     for fault in StubFault:
         server.add_replies(StubReply(text="so far", fault=fault, status=500), StubReply(text="well again"))
         await _call_until_error(short_timeout_model)
         assert text(await deltas(short_timeout_model)) == "well again"
 
 
-async def test_an_abandoned_call_closes_its_connection(server: StubOpenAIServer, model: Model) -> None:
+async def test_an_abandoned_call_closes_its_connection(server: LaneServer, model: Model) -> None:
     server.add_replies(StubReply(text="hello", fault=StubFault.STALL))
     async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
         async with model.stream(model_request()) as stream:
@@ -198,7 +206,7 @@ async def test_an_abandoned_call_closes_its_connection(server: StubOpenAIServer,
 
 
 @pytest.mark.parametrize("fault", [StubFault.SILENCE, StubFault.STALL])
-async def test_a_cancelled_call_closes_its_connection(server: StubOpenAIServer, model: Model, fault: StubFault) -> None:
+async def test_a_cancelled_call_closes_its_connection(server: LaneServer, model: Model, fault: StubFault) -> None:
     server.add_replies(StubReply(text="hello", fault=fault))
     async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
         calling = asyncio.ensure_future(deltas(model))
@@ -209,7 +217,7 @@ async def test_a_cancelled_call_closes_its_connection(server: StubOpenAIServer, 
         await server.wait_until(_wait_until_disconnected)
 
 
-async def test_a_closed_registry_leaves_no_connection_open(server: StubOpenAIServer) -> None:
+async def test_a_closed_registry_leaves_no_connection_open(server: LaneServer) -> None:
     server.add_replies(StubReply(text="one"), StubReply(text="two"))
     async with _models(server) as models:
         await deltas(models.find(NAME))
@@ -219,14 +227,14 @@ async def test_a_closed_registry_leaves_no_connection_open(server: StubOpenAISer
         await server.wait_until(_wait_until_disconnected)
 
 
-async def test_the_next_model_answers_when_the_first_is_down(server: StubOpenAIServer) -> None:
+async def test_the_next_model_answers_when_the_first_is_down(server: LaneServer) -> None:
     server.add_replies(StubReply(status=529), StubReply(text="from the second"))
     async with _models(server) as models:
         assert text(await deltas(models.fallback(["local:first", "local:second"]))) == "from the second"
     assert [request["model"] for request in server.requests] == ["first", "second"]
 
 
-async def test_the_key_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch, server: StubOpenAIServer) -> None:
+async def test_the_key_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch, server: LaneServer) -> None:
     monkeypatch.setenv("HOUSE_KEY", "not-the-right-one")
     server.add_replies(StubReply(status=401))
     async with _models(server, api_key_env="HOUSE_KEY") as models:
@@ -237,8 +245,9 @@ async def test_the_key_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch
     assert server.keys == ["not-the-right-one"]
 
 
-def _models(server: StubOpenAIServer, **settings: Any) -> ModelRegistry:
-    return ModelRegistry({"local": ProviderSettings(api="openai", base_url=server.url, **settings)})
+def _models(server: LaneServer, **settings: Any) -> ModelRegistry:
+    providers = {"local": ProviderSettings(api="openai", base_url=server.url, **settings)}
+    return ModelRegistry(providers, direct_lane_off=["local"] if server.lane is Lane.LIBRARY else [])
 
 
 async def _call_until_error(model: Model) -> tuple[list[ModelDelta], HoldfastError]:
@@ -251,5 +260,5 @@ async def _call_until_error(model: Model) -> tuple[list[ModelDelta], HoldfastErr
     return streamed, caught.value
 
 
-def _wait_until_disconnected(server: StubOpenAIServer) -> bool:
+def _wait_until_disconnected(server: LaneServer) -> bool:
     return server.open_connections == 0

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.domain.ids import RunId
 from holdfast.domain.interrupt import InterruptStatus
-from tests.api.ag_ui.driver import driving, need_client
+from tests.api.ag_ui.driver import Driver, driving, need_client
 from tests.scenario.conftest import NewLocation
 from tests.scenario.crash_history import RunHistory
 from tests.scenario.crash_play import write_fleet
@@ -76,7 +76,7 @@ async def test_the_real_ag_ui_client_receives_every_event_of_a_tree_whose_worker
     need_client()
     async with (
         open_relay(crash_workers, tool_server, workspace, tmp_path / "holdfast.db") as relay,
-        driving() as clients,
+        driving(Driver) as clients,
     ):
         history, _ = await relay.play(_new(), at_points(Random(SEED), max_point=MAX_KILL_POINT))
         assert relay.deaths

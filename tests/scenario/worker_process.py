@@ -8,29 +8,35 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.bootstrap import SystemClock, open_bus, open_store
+from holdfast.bootstrap.store import SystemClock, lease_opener, open_bus, open_store
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.ids import OwnerId
+from holdfast.engine.leases import MAX_BLOCKED_SECONDS
 from holdfast.engine.watcher import Watcher
 from holdfast.engine.worker import Worker
 from holdfast.store.leases import SqlLeases
 from holdfast.store.store import Store
-from tests.builders import text_events
+from tests.builders import finish, text_events
 from tests.conformance.run_builders import commit
 
 LEASE: Final = timedelta(milliseconds=1500)
 HEARTBEAT: Final = timedelta(milliseconds=400)
 
 ReportKind: TypeAlias = Literal["begun", "beat", "committed", "refused", "cut"]
+Play: TypeAlias = Literal["idle", "busy", "blocked"]
 
 
 class WorkerTask(msgspec.Struct, frozen=True):
-    """The work on a run: nothing, or one commit after the other."""
+    """The work on a run: nothing, one commit after the other, or a call that blocks the event loop.
+
+    The call blocks until the process reads a line; then the run is completed.
+    """
 
     url: str
     name: OwnerId
-    plays: Literal["idle", "busy"]
+    plays: Play
+    max_blocked_seconds: float = MAX_BLOCKED_SECONDS
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,7 +68,14 @@ class ReportingExecutor:
         """Work on a run until cancelled."""
         report("begun")
         try:
-            await (asyncio.Event().wait() if self._task.plays == "idle" else self._commit(lease))
+            match self._task.plays:
+                case "idle":
+                    await asyncio.Event().wait()
+                case "busy":
+                    await self._commit(lease)
+                case "blocked":
+                    sys.stdin.buffer.readline()
+                    await finish(self._store, lease)
         except asyncio.CancelledError:
             report("cut")
             raise
@@ -98,6 +111,8 @@ async def _work(task: WorkerTask) -> None:
             concurrency=1,
             lease=LEASE,
             heartbeat=HEARTBEAT,
+            open_leases=lease_opener(task.url),
+            max_blocked_seconds=task.max_blocked_seconds,
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(watcher.run())

@@ -7,11 +7,12 @@ from typing import Final
 from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
-from holdfast.domain.ids import MessageId, OwnerId, RunId, SpaceId, ThreadId, ToolCallId
+from holdfast.domain.ids import MessageId, OwnerId, RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Instant
 from holdfast.domain.limits import Limits, Usage
 from holdfast.domain.plan import Boundary
 from holdfast.domain.run import Mode, Priority, Run, RunStatus
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.tool import ToolClass, ToolSpec
 from holdfast.tools.tool import ResumeCause, ToolContext, ToolResult
 
@@ -25,10 +26,11 @@ def a_run(*, id: str = "run_1", mode: Mode = Mode.CHAT, priority: Priority = Pri
     return Run(
         id=RunId(id),
         thread_id=ThreadId("thr_1"),
-        space_id=SpaceId("spc_1"),
+        space_id=DEFAULT_SPACE,
         mode=mode,
         agent_type="writer",
         model="scripted:writer.json",
+        model_used=None,
         status=RunStatus.RUNNING,
         status_reason=None,
         base_run_id=None,
@@ -45,6 +47,7 @@ def a_run(*, id: str = "run_1", mode: Mode = Mode.CHAT, priority: Priority = Pri
         priority=priority,
         tags=[],
         limits=Limits(),
+        output_schema=None,
         iterations=1,
         attempt=1,
         wait_until=None,

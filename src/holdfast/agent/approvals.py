@@ -4,12 +4,14 @@
     denied                          ──► a result for the model; the call never starts
     needs approval                  ──► all interrupts of the message open in one commit, and the run waits
 
+Grants of the space are read only when a call would need approval. An answer "always" adds one in the transaction that
+settles the interrupt; the worker writes none.
+
 Decisions are stored in a value of the run, from the commit that opens the interrupts until the calls have settled: a
 worker that takes over after a crash opens no interrupt twice, and runs no denied call.
 """
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -28,7 +30,7 @@ from holdfast.agent.endings import cancel_interrupt, open_interrupt, suspend, ta
 from holdfast.agent.inbox import hold_messages
 from holdfast.agent.run_context import RunContext, ask_if_tainted, is_tainted
 from holdfast.domain.content import Json
-from holdfast.domain.errors import Conflict, InboxNotEmpty, Invalid, LeaseLost, NotFound
+from holdfast.domain.errors import InboxNotEmpty, Invalid, NotFound
 from holdfast.domain.events.custom import PermissionDecided
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import InterruptId, ToolCallId
@@ -39,14 +41,13 @@ from holdfast.domain.tool import ToolSpec
 from holdfast.tools.arguments import check_arguments
 from holdfast.tools.builtin.shell import arguments_for_rules, shell_folder
 from holdfast.tools.content import as_text
-from holdfast.tools.permissions.policy import DEFAULT_APPROVAL_TOOLS, PermissionPolicy
+from holdfast.tools.permissions.policy import DEFAULT_APPROVAL_TOOLS, PermissionChain, PermissionPolicy
 from holdfast.tools.permissions.rule_checks import suggest_grants
 from holdfast.tools.permissions.rules import BASH_TOOL
+from holdfast.tools.thread_pool import run_in_thread
 from holdfast.tools.tool import InterruptResolved
 
 T = TypeVar("T")
-
-_log: Final = logging.getLogger("holdfast.agent")
 
 PREEMPTED_RESULT: Final = "refused: nobody approved it, because the person said something else instead"
 EDITED_ARGUMENTS_NOTE: Final = "a person changed the arguments of this call to {}. Its result:"
@@ -55,6 +56,9 @@ TOOL_CHANGED_REASON: Final = "the tool has changed since it was trusted"
 FOLDER_CHANGED_RESULT: Final = (
     "refused: this was decided for a shell in `{}`, but an earlier call changed to `{}`, where other rules apply: "
     "call it again"
+)
+EDIT_POSSIBLY_DENIED_RESULT: Final = (
+    "refused: a person changed the arguments, but the rule `{}` may deny the call ({}): write it in a plainer way"
 )
 RULES_CHANGED_RESULT: Final = "refused: the rules have changed, and a person must approve it now: call it again"
 
@@ -68,15 +72,19 @@ class ApprovedCalls(msgspec.Struct, frozen=True, kw_only=True):
     """Notes to the model about calls whose arguments a person edited."""
     shell_folders: Mapping[ToolCallId, str] = {}
     """The shell folders for which commands were decided."""
+    permission_chain: PermissionChain | None = None
+    """The permissions that they were decided with."""
 
-    def denial(self, ctx: RunContext, call: ToolCall) -> str | None:
+    async def denial(self, ctx: RunContext, call: ToolCall) -> str | None:
         """Return the result of a call that may not run now, or null if it may."""
         if call.id in self.denied:
             return self.denied[call.id]
         decided_folder, folder = self.shell_folders.get(call.id), shell_folder(ctx.values)
         if decided_folder is None or decided_folder == folder:
             return None
-        decision = ctx.permission_chain.decide(call.name, arguments_for_rules(call.name, call.arguments, ctx.values))
+        chain = self.permission_chain or ctx.permission_chain
+        arguments = arguments_for_rules(call.name, call.arguments, ctx.values)
+        decision = await run_in_thread(lambda _: chain.decide(call.name, arguments))
         return (
             None if decision.action is PermissionAction.ALLOW else FOLDER_CHANGED_RESULT.format(decided_folder, folder)
         )
@@ -101,6 +109,8 @@ class ApprovalGate:
     def __init__(self, ctx: RunContext, message: Message) -> None:
         self._ctx = ctx
         self._message = message
+        self._chain = ctx.permission_chain
+        self._grants_loaded = False
         self._decisions: dict[ToolCallId, ApprovalDecision] = {}
 
     async def decide(self, calls: Sequence[ToolCall]) -> ApprovedCalls | None:
@@ -115,6 +125,7 @@ class ApprovalGate:
             denied={id: decision.why for id, decision in self._decisions.items() if decision.why is not None},
             edit_notes={id: EDITED_ARGUMENTS_NOTE.format(as_text(arguments)) for id, arguments in edits.items()},
             shell_folders={id: found.folder for id, found in self._decisions.items() if found.folder is not None},
+            permission_chain=self._chain,
         )
 
     async def _decide_new_calls(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
@@ -128,14 +139,16 @@ class ApprovalGate:
             if self._interrupt_id(call) in self._ctx.interrupts:
                 undecided.append(call)
                 continue
-            decision = self._decide_by_rules(call)
+            decision = await self._decide_by_rules(call)
+            if decision.action is PermissionAction.ASK and await self._load_grants():
+                decision = await self._decide_by_rules(call)
             if decision.action is PermissionAction.ASK and started:
                 decision = PermissionDecision(
                     action=PermissionAction.DENY, rule=decision.rule, reason=RULES_CHANGED_RESULT
                 )
             if decision.action is PermissionAction.ASK:
                 undecided.append(call)
-                self._open_interrupt(call, decision)
+                await self._open_interrupt(call, decision)
             if decision.action is PermissionAction.ALLOW and decision.rule is None:
                 continue
             self._emit_decision(call, decision)
@@ -143,29 +156,39 @@ class ApprovalGate:
                 self._decisions[call.id] = ApprovalDecision(why=_denial_text(decision), folder=self._shell_folder(call))
         return undecided
 
-    def _decide_by_rules(self, call: ToolCall) -> PermissionDecision:
+    async def _load_grants(self) -> bool:
+        """Add the grants of the space to the rules; return whether that changed them."""
+        if self._grants_loaded:
+            return False
+        self._grants_loaded = True
+        granted = await self._ctx.library.grants(self._ctx.lease)
+        self._chain = self._chain.with_grants(granted)
+        return bool(granted)
+
+    async def _decide_by_rules(self, call: ToolCall) -> PermissionDecision:
         """Return the decision of the rules. A call that would fail anyway needs no approval."""
         tool = self._tool_spec(call.name)
         if tool is None or call.id in self._message.metadata.get("unreadable", {}):
             return PermissionDecision(action=PermissionAction.ALLOW)
-        decision = self._ctx.permission_chain.decide(call.name, self._rule_arguments(call), default=self._default(call))
+        decision = await self._apply_rules(call, PermissionChain.decide)
         if tool.changed is not None and decision.action is not PermissionAction.DENY:
             return PermissionDecision(action=PermissionAction.ASK, rule=decision.rule, reason=TOOL_CHANGED_REASON)
         decision = ask_if_tainted(self._ctx, tool, decision, sequence=self._message.sequence)
-        if decision.action is PermissionAction.ASK and _argument_problem(tool, call.arguments) is not None:
+        if decision.action is PermissionAction.ASK and await _argument_problem(tool, call.arguments) is not None:
             return PermissionDecision(action=PermissionAction.ALLOW)
         return decision
 
-    def _open_interrupt(self, call: ToolCall, decision: PermissionDecision) -> None:
+    async def _open_interrupt(self, call: ToolCall, decision: PermissionDecision) -> None:
         spec = self._tool_spec(call.name)
         assert spec is not None
+        asking = await self._asking_agents(call)
         interrupt = approval_interrupt(
             self._ctx.run.id,
             call,
             spec,
             decision,
-            asking_agents=[name for name, _ in self._asking_agents(call)],
-            offered_rules=self._offered_rules(call),
+            asking_agents=[name for name, _ in asking],
+            offered_rules=await self._offered_rules(call, asking),
             folder=self._shell_folder(call),
         )
         open_interrupt(self._ctx, interrupt)
@@ -209,36 +232,19 @@ class ApprovalGate:
         if response.decision == "deny":
             return ApprovalDecision(why=f"refused: a person said no{f': {response.reason}' if response.reason else ''}")
         edited, spec = response.arguments, self._tool_spec(call.name)
-        problem = None if edited is None or spec is None else _argument_problem(spec, edited)
+        problem = None if edited is None or spec is None else await _argument_problem(spec, edited)
         if problem is not None:
             return ApprovalDecision(why=f"refused: a person changed the arguments, but {problem}")
         final = call if edited is None else replace(call, arguments=edited)
-        decision = self._ctx.permission_chain.decide(
-            final.name, self._rule_arguments(final), default=self._default(final)
-        )
+        decision = await self._apply_rules(final, PermissionChain.decide)
+        granted = list(resolved.granted) or None
         if decision.action is PermissionAction.DENY:
-            return ApprovalDecision(why=_denial_text(decision))
+            return ApprovalDecision(why=_denial_text(decision), granted=granted)
+        if edited is not None and decision.possibly_denied:
+            return ApprovalDecision(why=EDIT_POSSIBLY_DENIED_RESULT.format(decision.rule, decision.reason))
         if spec is not None and spec.changed is not None:
             await self._ctx.remote_tools.trust(self._ctx.lease, spec.name, spec.changed.digest)
-        granted = await self._grant(final, response) if response.decision == "always" else None
         return ApprovalDecision(arguments=edited, granted=granted, folder=self._shell_folder(call))
-
-    async def _grant(self, call: ToolCall, response: ApprovalResponse) -> list[str] | None:
-        """Grant the chosen rules to every agent whose rules asked; return them, or null if they were not written."""
-        ctx, offered = self._ctx, self._offered_rules(call)
-        rules = response.rules if response.rules in offered else offered[0] if offered else None
-        if rules is None:
-            return None
-        try:
-            for agent, _ in self._asking_agents(call):
-                await ctx.library.grant(ctx.lease, agent=agent, rules=rules)
-        except Conflict as error:
-            if isinstance(error, LeaseLost):
-                raise
-            _log.warning("run `%s`: granted rules were not written: %s", ctx.run.id, error.message)
-            return None
-        ctx.update_agent(await ctx.library.agent(ctx.lease))
-        return rules
 
     def _store_decision(self, call: ToolCall, approval: ApprovalDecision, *, principal: str | None = None) -> None:
         self._decisions[call.id] = approval
@@ -274,20 +280,27 @@ class ApprovalGate:
             )
         )
 
-    def _offered_rules(self, call: ToolCall) -> list[list[str]]:
+    async def _offered_rules(self, call: ToolCall, asking: Sequence[tuple[str, PermissionPolicy]]) -> list[list[str]]:
         """Return the rules that would allow a call from now on."""
-        asking = self._asking_agents(call)
-        return suggest_grants(asking[0][1], call.name, self._rule_arguments(call)) if asking else []
+        arguments = self._rule_arguments(call)
+        return await run_in_thread(lambda _: suggest_grants(asking[0][1], call.name, arguments)) if asking else []
 
-    def _asking_agents(self, call: ToolCall) -> list[tuple[str, PermissionPolicy]]:
+    async def _asking_agents(self, call: ToolCall) -> list[tuple[str, PermissionPolicy]]:
         """Return the agents whose rules require approval of a call, with their policies."""
-        chain = self._ctx.permission_chain
-        decisions = chain.decisions(call.name, self._rule_arguments(call), default=self._default(call))
+        decisions = await self._apply_rules(call, PermissionChain.decisions)
         return [
             link
-            for link, decision in zip(chain.links, decisions, strict=True)
+            for link, decision in zip(self._chain.links, decisions, strict=True)
             if decision.action is PermissionAction.ASK
         ]
+
+    async def _apply_rules(self, call: ToolCall, decide: Callable[..., T]) -> T:
+        """Return what the rules decide about a call; a command is read in a thread, and by a process of its own."""
+        arguments, default = self._rule_arguments(call), self._default(call)
+        if call.name != BASH_TOOL:
+            return decide(self._chain, call.name, arguments, default=default)
+        chain = self._chain
+        return await run_in_thread(lambda _: decide(chain, call.name, arguments, default=default))
 
     def _rule_arguments(self, call: ToolCall) -> dict[str, Json]:
         return arguments_for_rules(call.name, call.arguments, self._ctx.values)
@@ -322,9 +335,9 @@ def clear_decisions(ctx: RunContext) -> None:
         ctx.set_values({APPROVALS_VALUE: None})
 
 
-def _argument_problem(spec: ToolSpec, arguments: dict[str, Json]) -> str | None:
+async def _argument_problem(spec: ToolSpec, arguments: dict[str, Json]) -> str | None:
     try:
-        check_arguments(spec, arguments)
+        await check_arguments(spec, arguments)
     except Invalid as error:
         return error.message
     return None

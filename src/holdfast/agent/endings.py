@@ -6,12 +6,16 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from holdfast.agent.context.recalled import RECALL_VALUE
+from holdfast.agent.distillation import distilled_memories, queue_distillation
 from holdfast.agent.inbox import consume_inbox_at_end
 from holdfast.agent.inbox_reader import child_ended_events
 from holdfast.agent.run_context import RunContext
+from holdfast.agent.skill_contracts import conclude_contracts
 from holdfast.agent.tool_results import add_tool_result
 from holdfast.domain.content import Json
-from holdfast.domain.errors import InboxNotEmpty
+from holdfast.domain.distillation import is_distiller
+from holdfast.domain.errors import BudgetExceeded, InboxNotEmpty
 from holdfast.domain.events import RunErrorEvent, RunFinished
 from holdfast.domain.events.custom import InterruptChanged, StatusChanged
 from holdfast.domain.events.messages import AgUiInterrupt, InterruptOutcome, SuccessOutcome, TokenUsage
@@ -33,7 +37,20 @@ from holdfast.tools.tool import InterruptResolved, ResumeCause, TaskEnded
 async def complete(ctx: RunContext, output: Json) -> None:
     """Complete the run; raise `InboxNotEmpty` if it has unread inbox items."""
     end = RunFinished(thread_id=ctx.run.thread_id, run_id=ctx.run.id, usage=_token_usage(ctx))
-    await ctx.writer.commit(Move(to=RunStatus.COMPLETED, output=output), end=end)
+    memories = await distilled_memories(ctx, output) if is_distiller(ctx.agent.name) else []
+    recalled, follow_up = ctx.values.get(RECALL_VALUE), queue_distillation(ctx)
+    draft = ctx.writer.draft
+    draft.memories += memories
+    draft.follow_ups += [] if follow_up is None else [follow_up]
+    try:
+        await ctx.writer.commit(Move(to=RunStatus.COMPLETED, output=output), end=end)
+    except (InboxNotEmpty, BudgetExceeded):  # the run goes on, or fails: it adds them when it completes
+        kept = ctx.writer.draft
+        kept.memories = [each for each in kept.memories if each not in memories]
+        kept.follow_ups = [each for each in kept.follow_ups if each is not follow_up]
+        if recalled is not None:
+            ctx.set_values({RECALL_VALUE: recalled})
+        raise
 
 
 async def fail(ctx: RunContext, error: RunError, *, keep_messages: bool = True) -> None:
@@ -46,6 +63,7 @@ async def fail(ctx: RunContext, error: RunError, *, keep_messages: bool = True) 
     _fail_open_calls(ctx, f"not answered: the run failed: {error.message}")
     if keep_messages:
         consume_inbox_at_end(ctx)
+    conclude_contracts(ctx)
     while True:
         end = RunErrorEvent(message=error.message, code=error.code, usage=_token_usage(ctx))
         try:

@@ -11,7 +11,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.events.custom import ChildChanged
 from holdfast.domain.events.messages import AgUiInterrupt
 from holdfast.domain.idempotency import derived_id
-from holdfast.domain.ids import InterruptId, RunId, ThreadId
+from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId
 from holdfast.domain.inbox import InboxItem, InboxKind, decode_edit, decode_steering_message
 from holdfast.domain.message import STEERING_METADATA_KEY, NewMessage, Role
 from holdfast.domain.plan_edit import PlanEdit
@@ -152,6 +152,8 @@ class _InterruptResponseItem(msgspec.Struct, frozen=True, kw_only=True):
     response: Json = None
     expired: bool = False
     segment: RunId | None = None
+    message_id: MessageId | None = None
+    granted: Sequence[str] = ()
 
 
 def _is_run_end(item: InboxItem) -> bool:
@@ -171,7 +173,13 @@ def _resume_cause(item: InboxItem, key: str) -> ResumeCause | None:
         case InboxKind.RESPONSE:
             resolved = _parse_response(item)
             if resolved.interrupt_id == derived_id("int", key=key):
-                return InterruptResolved(response=resolved.response, by=item.created_by, expired=resolved.expired)
+                return InterruptResolved(
+                    response=resolved.response,
+                    by=item.created_by,
+                    expired=resolved.expired,
+                    message_id=resolved.message_id,
+                    granted=resolved.granted,
+                )
         case InboxKind.CHILD:
             if _parse_run_end(item).run_id == derived_id("run", key=key):
                 return _run_end_cause(ChildEnded, _parse_run_end(item))

@@ -24,8 +24,9 @@ from holdfast.agent.endings import fail
 from holdfast.agent.inbox import consume_inbox
 from holdfast.agent.inbox_reader import InboxReader, requested_segment_id
 from holdfast.agent.model_step import ModelStep
-from holdfast.agent.run_context import LoopConfig, RunContext, RunFailed
+from holdfast.agent.run_context import LoopConfig, RunContext, RunFailureSignal
 from holdfast.agent.run_writer import RunWriter
+from holdfast.agent.skills import SkillStep
 from holdfast.agent.step_ledger import StepLedger
 from holdfast.agent.tool_step import ToolStep
 from holdfast.concurrency import start_background
@@ -39,7 +40,9 @@ from holdfast.domain.stream import StreamNormaliser
 from holdfast.domain.tool import ToolSpec
 from holdfast.ports.log import Journal
 from holdfast.ports.model import Models, TokenCounter
-from holdfast.ports.runtime import Clock, Library, RemoteTools, SubagentRuns
+from holdfast.ports.runtime import Clock, Library, MemoryLibrary, RemoteTools, SubagentRuns, ToolListing
+from holdfast.ports.tools import WorkingFolders
+from holdfast.skills.prompt import SkillRenderer
 from holdfast.tools.builtin.catalog import builtin_tools
 from holdfast.tools.child_runs import WorkspaceSpawner
 from holdfast.tools.client_tools import client_tools
@@ -48,6 +51,7 @@ from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.redaction import Redaction
 from holdfast.tools.registry import ToolCatalog, Toolset, is_dynamic
 from holdfast.tools.remote_tools import offline_tool, remote_tools
+from holdfast.tools.run_catalogs import RunCatalogs
 from holdfast.tools.tool import Tool, ToolMiddleware, passthrough
 
 _log: Final = logging.getLogger("holdfast.agent")
@@ -66,6 +70,7 @@ class AgentExecutor:
         *,
         journal: Journal,
         library: Library,
+        memory: MemoryLibrary,
         subagents: SubagentRuns,
         remote: RemoteTools,
         models: Models,
@@ -73,6 +78,7 @@ class AgentExecutor:
         clock: Clock,
         workspace: str,
         tools: Sequence[Tool] = (),
+        folders: WorkingFolders | None = None,
         custom_tools: Callable[[], Sequence[Tool]] = tuple,
         redaction: Redaction | None = None,
         config: LoopConfig | None = None,
@@ -84,6 +90,7 @@ class AgentExecutor:
         """
         self._journal = journal
         self._library = library
+        self._memory = memory
         self._subagents = subagents
         self._remote = remote
         self._models = models
@@ -91,22 +98,41 @@ class AgentExecutor:
         self._clock = clock
         self._workspace = workspace
         self._redaction = redaction or Redaction()
-        self._local_tools = [*builtin_tools(WorkspaceSpawner(library.agents), subagents), *self._wrap_tools(tools)]
+        self._skill_catalogs = RunCatalogs(library, folders)
+        self._skill_renderer = SkillRenderer(tokens)
+        builtin = builtin_tools(
+            WorkspaceSpawner(library.agents),
+            subagents,
+            library,
+            memory,
+            folders,
+            skills=self._skill_catalogs,
+            skill_renderer=self._skill_renderer,
+        )
+        self._local_tools = [*builtin, *self._wrap_tools(tools)]
         self._custom_tools = custom_tools
         self._toolsets: dict[str, tuple[_ToolsetInputs, Toolset]] = {}
         self._config = config or LoopConfig()
         self._middleware = middleware
         self._prompt_composer = PromptComposer(tokens)
         self._tool_measurer = ToolMeasurer(tokens)
+        self._runs_under_way = 0
 
     async def execute(self, lease: Lease, *, stop: asyncio.Event) -> None:
         """Work on a run until it waits, is requeued or has ended, or `stop` is set."""
+        self._runs_under_way += 1
+        try:
+            await self._execute(lease, stop)
+        finally:
+            self._runs_under_way -= 1
+
+    async def _execute(self, lease: Lease, stop: asyncio.Event) -> None:
         ctx = await self._open_context(lease, lease.snapshot or await self._journal.open(lease))
         resumed = ctx.writer.last_event_seq > 1
         try:
             await self._load_agent(ctx)
             await self._run_loop(ctx, stop, resumed=resumed)
-        except RunFailed as signal:
+        except RunFailureSignal as signal:
             await self._fail(ctx, signal.error)
         except (LeaseLost, Unavailable):
             raise
@@ -131,7 +157,13 @@ class AgentExecutor:
             thread=snapshot.thread,
             journal=self._journal,
             writer=RunWriter(
-                self._journal, lease, stream, conversation, self._clock, last_event_seq=snapshot.last_event_seq
+                self._journal,
+                lease,
+                stream,
+                conversation,
+                self._clock,
+                last_event_seq=snapshot.last_event_seq,
+                commit_interval=lambda: self._config.stream_timings.commit_interval(self._runs_under_way),
             ),
             ledger=StepLedger(lease.run_id, snapshot.steps),
             conversation=conversation,
@@ -152,9 +184,10 @@ class AgentExecutor:
         )  # the run's model is frozen at creation; the agent's has fallbacks
         await self._models.prepare(names)
         model = self._models.fallback(names, folder=agent.folder)
-        ctx.attach_agent(agent, model, toolset, library=self._library, remote_tools=self._remote)
+        ctx.attach_agent(agent, model, toolset, library=self._library, memory=self._memory, remote_tools=self._remote)
 
     async def _run_loop(self, ctx: RunContext, stop: asyncio.Event, *, resumed: bool) -> None:
+        skills = SkillStep(ctx, self._skill_catalogs, self._skill_renderer)
         builder = ContextBuilder(ctx, self._prompt_composer, self._tool_measurer, workspace=self._workspace)
         model_step = ModelStep(ctx, builder)
         if resumed:
@@ -167,6 +200,7 @@ class AgentExecutor:
                 if any(map(is_dynamic, _tool_patterns(ctx.agent))):  # remote tools may have changed since
                     ctx.toolset = await self._toolset(ctx, ctx.agent)
                     ctx.update_agent(ctx.agent)
+                await skills.prepare()
                 if await model_step.run():
                     return
             elif await ToolStep(ctx, exchange[0]).run(exchange[1]):
@@ -202,7 +236,9 @@ class AgentExecutor:
     async def _toolset(self, ctx: RunContext, agent: Agent) -> Toolset:
         """Return the tools of an agent, cached until one of their inputs changes, and those of the run's client."""
         patterns = _tool_patterns(agent)
-        listed = await self._list_remote_tools(ctx, patterns)
+        listing = await self._list_remote_tools(ctx, patterns)
+        ctx.report_unavailable(listing.unavailable)
+        listed = tuple(listing.tools)
         custom = self._custom_tools() if patterns else ()
         inputs = (patterns, agent.tools_shown, listed, custom)
         cached = self._toolsets.get(agent.name)
@@ -219,10 +255,10 @@ class AgentExecutor:
         offered = client_tools(ctx.values, ctx.run.id)
         return cached[1].merged_with(offered) if offered else cached[1]
 
-    async def _list_remote_tools(self, ctx: RunContext, patterns: Sequence[str]) -> tuple[ToolSpec, ...]:
+    async def _list_remote_tools(self, ctx: RunContext, patterns: Sequence[str]) -> ToolListing:
         """Return the tools of the control plane; a new run that has to wait for them reports that it has started."""
         if not any(map(is_dynamic, patterns)):
-            return tuple(await self._remote.list(ctx.lease)) if patterns else ()
+            return await self._remote.list(ctx.lease) if patterns else ToolListing(tools=())
         listing = start_background(
             self._remote.list(ctx.lease), name="holdfast-remote-tools", ended_by="AgentExecutor._list_remote_tools"
         )
@@ -231,7 +267,7 @@ class AgentExecutor:
             if not listing.done() and ctx.writer.last_event_seq == 1:
                 ctx.writer.emit_custom(StatusChanged(from_=RunStatus.QUEUED, to=RunStatus.RUNNING))
                 await ctx.writer.commit()
-            return tuple(await listing)
+            return await listing
         finally:
             listing.cancel()
 

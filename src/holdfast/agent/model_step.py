@@ -4,8 +4,11 @@ A call that the provider did not serve is requeued and may be retried by another
 again under a new message id, and the log says which messages are void.
 """
 
+import asyncio
+import logging
 from contextlib import suppress
 from functools import partial
+from typing import Final
 
 from msgspec import UNSET
 
@@ -16,17 +19,28 @@ from holdfast.agent.context.snapshot import take_snapshot
 from holdfast.agent.endings import complete, requeue
 from holdfast.agent.inbox import update_child_interrupts
 from holdfast.agent.model_stream import ResponseAccumulator, stream_response
-from holdfast.agent.run_context import RunContext, RunFailed
+from holdfast.agent.run_context import RunContext, RunFailureSignal
+from holdfast.agent.skill_contracts import conclude_contracts, must_go_on, reopen_contracts
+from holdfast.agent.structured_output import (
+    MAX_OUTPUT_TRIES,
+    OUTPUT_INVALID,
+    check_output,
+    output_schema,
+    rejected_answers,
+)
+from holdfast.concurrency import start_background
+from holdfast.domain.content import Json
 from holdfast.domain.errors import (
     BudgetExceeded,
     ContextOverflow,
     HoldfastError,
     InboxNotEmpty,
+    LeaseLost,
     LimitExceeded,
     ModelRefused,
     ModelUnavailable,
 )
-from holdfast.domain.events.custom import BudgetSpent, MessagesAbandoned
+from holdfast.domain.events.custom import BudgetSpent, MessagesAbandoned, RetryScheduled
 from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import MessageId, ToolCallId, check_client_id
 from holdfast.domain.instant import Millis, instant
@@ -35,6 +49,11 @@ from holdfast.domain.message import NewMessage
 from holdfast.domain.run import RunError
 from holdfast.domain.step import Step, StepState
 from holdfast.ports.model import ModelRequest
+
+_log: Final = logging.getLogger("holdfast.agent")
+
+MAX_ABANDONED_CALLS: Final = 10
+"""Model calls in a row that workers start and do not finish: a worker that is told to stop uses up no attempt."""
 
 
 class ModelStep:
@@ -55,6 +74,7 @@ class ModelStep:
         """Call the model once; return whether the run has ended or was requeued."""
         ctx = self._ctx
         self._check_limits()
+        await self._check_rejected_answers()
         for compact in (False, True):
             restarted = self._lost_step is not None
             step = await self._start_step()  # before compaction, whose model call is paid from the same budget
@@ -62,8 +82,6 @@ class ModelStep:
             if restarted:  # charge the lost call: about the same prompt, and no response
                 ctx.add_usage(ctx.estimate_usage(context.total_tokens, 0))
                 await ctx.writer.commit()
-            ctx.iterations += 1
-            ctx.writer.draft.iterations += 1
             snapshot = take_snapshot(context, context_input, step=step.number, model=ctx.model.name)
             ctx.writer.draft.contexts.append(snapshot)
             response = ResponseAccumulator(
@@ -90,12 +108,34 @@ class ModelStep:
             check_iterations(self._ctx.run.limits, self._ctx.iterations)
         except LimitExceeded as error:
             raise self._run_failed(error) from error
+        self._check_abandoned_calls()
         if self._ctx.iterations < STOP_AFTER_REPEATS:
             return
         repetition = find_repetition(self._ctx.conversation.messages, run_id=self._ctx.run.id)
         if repetition.count >= STOP_AFTER_REPEATS:
             message = f"the model called `{repetition.tool}` {repetition.count} times in a row with the same arguments"
-            raise RunFailed(RunError(code="LOOP_DETECTED", message=message, iteration=self._ctx.iterations))
+            raise RunFailureSignal(RunError(code="LOOP_DETECTED", message=message, iteration=self._ctx.iterations))
+
+    def _check_abandoned_calls(self) -> None:
+        abandoned, lost = self._ctx.ledger.abandoned_calls(), self._lost_step
+        if lost is None or abandoned < MAX_ABANDONED_CALLS:
+            return
+        self._ctx.writer.record_step(self._ctx.ledger.settle(lost, StepState.FAILED))
+        message = f"{abandoned} model calls in a row were abandoned, because their worker stopped before the response"
+        raise RunFailureSignal(RunError(code="ATTEMPTS_EXHAUSTED", message=message, iteration=self._ctx.iterations))
+
+    async def _check_rejected_answers(self) -> None:
+        ctx, schema = self._ctx, output_schema(self._ctx.run, self._ctx.agent)
+        if schema is None:
+            return
+        rejected = rejected_answers(ctx.conversation.messages, ctx.run.id)
+        if len(rejected) >= MAX_OUTPUT_TRIES:
+            problems = list((await check_output(rejected[0].content, schema)).problems)
+            message = f"{len(rejected)} answers in a row did not match the output schema: {'; '.join(problems)}"
+            details: dict[str, Json] = {"problems": problems}
+            raise RunFailureSignal(
+                RunError(code=OUTPUT_INVALID, message=message, iteration=ctx.iterations, details=details)
+            )
 
     async def _start_step(self) -> Step:
         """Record that a model call starts; a run with a budget commits first, which checks that some of it is left."""
@@ -125,27 +165,68 @@ class ModelStep:
         self, request: ModelRequest, context: AssembledContext, step: Step, response: ResponseAccumulator
     ) -> bool:
         ctx = self._ctx
-        finished = await stream_response(ctx.model, request, response, ctx.writer, ctx.config.stream_timings)
+        try:
+            finished = await stream_response(ctx.model, request, response, ctx.writer, ctx.config.stream_timings)
+        except (asyncio.CancelledError, LeaseLost):
+            await self._charge_cut_off(context.total_tokens, response.streamed_text())
+            raise
         message, _ = response.build_message()
         ctx.writer.draft.messages.append(message)
+        ctx.count_iteration()
         usage = ctx.usage_or_estimate(
             finished.usage, prompt_tokens=context.total_tokens, response_text=response.streamed_text
         )
         ctx.add_usage(usage)
-        ctx.writer.record_step(ctx.ledger.settle(step, StepState.DONE, usage=usage))
+        settled = ctx.ledger.settle(step, StepState.DONE, usage=usage, name=finished.model, lane=finished.lane)
+        ctx.writer.record_step(settled)
         if message.tool_calls:
             await ctx.commit()
             return False
         return await self._complete(message)
 
-    async def _complete(self, message: NewMessage) -> bool:
-        """Complete the run with the model's response, unless the inbox has an item that the model must see first."""
-        while True:
+    async def _charge_cut_off(self, prompt_tokens: int, streamed: str) -> None:
+        """Charge a call whose run was ended from outside. A run that goes on charges the call when it repeats it."""
+        if not streamed:
+            return
+        usage = self._ctx.estimate_usage(prompt_tokens, self._ctx.tokens.count(streamed))
+        charging = start_background(
+            self._ctx.journal.charge_ended(self._ctx.lease, usage),
+            name="holdfast-charge",
+            ended_by="ModelStep._charge_cut_off",
+        )
+        with suppress(HoldfastError):
             try:
-                await complete(self._ctx, message.content)
+                await asyncio.shield(charging)
+            except asyncio.CancelledError:  # the run is released after this, and then it is too late
+                await charging
+                raise
+
+    async def _complete(self, message: NewMessage) -> bool:
+        """Complete the run with the model's response, unless the inbox has an item that the model must see first.
+
+        A response that does not match the output schema of the run, or leaves the contract of a skill broken, enters
+        the conversation, and the run goes on.
+        """
+        output: Json = message.content
+        if (schema := output_schema(self._ctx.run, self._ctx.agent)) is not None:
+            checked = await check_output(message.content, schema)
+            if checked.problems:
+                await self._ctx.commit()
+                return False
+            output = checked.value
+        if must_go_on(self._ctx):
+            await self._ctx.commit()
+            return False
+        while True:
+            conclude_contracts(self._ctx)
+            try:
+                await complete(self._ctx, output)
                 return True
             except InboxNotEmpty:
                 await self._ctx.read_inbox()
+            except BudgetExceeded as error:  # the budget is strict: the response is kept, and the run fails
+                raise self._run_failed(error) from error
+            reopen_contracts(self._ctx)
             update_child_interrupts(self._ctx, ())  # interrupts of children that no call waits for need no model call
             if not self._ctx.inbox.empty:
                 await self._ctx.commit()
@@ -167,15 +248,28 @@ class ModelStep:
         writer.emit_custom(MessagesAbandoned(message_ids=[_message_id(step)], through=through))
 
     async def _requeue_or_fail(self, error: ModelUnavailable) -> None:
-        policy, failures = self._ctx.config.retry_policy, self._ctx.ledger.consecutive_failures()
-        if failures >= policy.max_attempts:
-            raise self._run_failed(error) from error
+        ctx, policy, failures = self._ctx, self._ctx.config.retry_policy, self._ctx.ledger.consecutive_failures()
         delay = policy.delay_seconds(failures, error.details.get("retry_after"))
-        at = instant(Millis(self._ctx.clock.now() + round(delay * 1000)))
-        await requeue(self._ctx, f"{error.code}: {error.message}", at=at)
+        last = failures >= policy.max_attempts
+        _log.warning(
+            "run %s: model call failed, %d of %d in a row%s: %s%s",
+            ctx.run.id,
+            failures,
+            policy.max_attempts,
+            "" if last else f", next in {delay:g} s",
+            error,
+            f" ({ctx.model.address})" if ctx.model.address else "",
+        )
+        if last:
+            raise self._run_failed(error) from error
+        at = instant(Millis(ctx.clock.now() + round(delay * 1000)))
+        ctx.writer.emit_custom(
+            RetryScheduled(message=error.message, failures=failures, max_failures=policy.max_attempts, retry_at=at)
+        )
+        await requeue(ctx, f"{error.code}: {error.message}", at=at)
 
-    def _run_failed(self, error: HoldfastError) -> RunFailed:
-        return RunFailed(
+    def _run_failed(self, error: HoldfastError) -> RunFailureSignal:
+        return RunFailureSignal(
             RunError(
                 code=error.code, message=error.message, iteration=self._ctx.iterations, details=dict(error.details)
             )

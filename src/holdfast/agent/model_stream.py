@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.agent.run_writer import RunWriter, commit_while
 from holdfast.domain.content import Json
-from holdfast.domain.errors import ModelUnavailable
+from holdfast.domain.errors import ModelUnavailable, TooLarge
 from holdfast.domain.events import (
     ReasoningEnd,
     ReasoningMessageContent,
@@ -29,6 +29,7 @@ from holdfast.domain.events import (
 )
 from holdfast.domain.ids import MessageId, ToolCallId
 from holdfast.domain.message import NewMessage, Role, ToolCall
+from holdfast.domain.validation import check_decode_cost
 from holdfast.ports.model import (
     Model,
     ModelDelta,
@@ -155,7 +156,10 @@ _TOO_DEEP: Final = f"the arguments are nested too deeply: use at most {MAX_ARGUM
 def _parse_arguments(text: str) -> tuple[dict[str, Json], str | None]:
     """Return the arguments of a call, or no arguments and an error."""
     try:
+        check_decode_cost(text.encode(errors="surrogatepass"))
         arguments = msgspec.json.decode(text) if text.strip() else {}
+    except TooLarge as exc:
+        return {}, f"the arguments are too large: {exc.message}"
     except msgspec.DecodeError as exc:
         return {}, f"the arguments are not JSON: {exc}"
     except RecursionError:
@@ -173,15 +177,25 @@ def _is_deeper(value: Json, levels: int) -> bool:
 
 
 DEFAULT_COMMIT_INTERVAL_SECONDS: Final = 0.025
+DEFAULT_MAX_COMMIT_INTERVAL_SECONDS: Final = 0.1
+MAX_RUNS_AT_SHORTEST_INTERVAL: Final = 16
+"""With more, the interval grows in proportion, so that the commits per second do not."""
 
 
 class StreamTimings(msgspec.Struct, frozen=True, kw_only=True):
     """Timings of a streamed call: how often it is committed, and how long the model may send nothing."""
 
     commit_seconds: float = DEFAULT_COMMIT_INTERVAL_SECONDS
-    """Seconds between two commits of streamed deltas."""
+    """Seconds between two commits of streamed deltas while few runs are under way."""
+    max_commit_seconds: float = DEFAULT_MAX_COMMIT_INTERVAL_SECONDS
+    """Seconds while many are."""
     idle_timeout_seconds: float | None = None
     """Null means the model's own timeout."""
+
+    def commit_interval(self, runs: int) -> float:
+        """Return the seconds between two commits of a run's deltas while a process works on so many runs."""
+        widened = self.commit_seconds * runs / MAX_RUNS_AT_SHORTEST_INTERVAL
+        return max(self.commit_seconds, min(widened, self.max_commit_seconds))
 
     def idle_timeout_for(self, model: Model) -> float:
         """Return after how many seconds without a delta a model call has failed."""
@@ -197,7 +211,7 @@ async def stream_response(
 ) -> ModelFinished:
     """Call the model, stream its response into the log, and return how it finished."""
     consuming = _consume_stream(model, request, response, stream_timings.idle_timeout_for(model))
-    await commit_while(writer, consuming, interval=stream_timings.commit_seconds)
+    await commit_while(writer, consuming)
     if response.finished is None:
         raise ModelUnavailable(f"`{model.name}` stopped in the middle of its response")
     return response.finished

@@ -3,13 +3,14 @@
 A run that reads content written by others is tainted for good: its calls that reach outside then need approval.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import UNSET
 
 from holdfast.agent.context.conversation import ConversationWindow
+from holdfast.agent.context.system_prompt import PromptSkill
 from holdfast.agent.inbox_reader import InboxReader
 from holdfast.agent.model_stream import StreamTimings
 from holdfast.agent.run_writer import RunWriter
@@ -17,7 +18,7 @@ from holdfast.agent.step_ledger import StepLedger
 from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
-from holdfast.domain.events.custom import RunTainted
+from holdfast.domain.events.custom import McpServerUnavailable, RunTainted
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.limits import Usage
@@ -26,16 +27,17 @@ from holdfast.domain.run import Run, RunError
 from holdfast.domain.thread import Thread
 from holdfast.domain.tool import ToolSpec, reaches_outside
 from holdfast.domain.untrusted import TAINT_VALUE, read_taint
+from holdfast.domain.working_folder import working_folder
 from holdfast.ports.log import Journal
 from holdfast.ports.model import Model, TokenCounter
-from holdfast.ports.runtime import Clock, Library, RemoteTools
+from holdfast.ports.runtime import Clock, Library, MemoryLibrary, RemoteTools
 from holdfast.tools.commands.command_runner import has_network
 from holdfast.tools.permissions.policy import PermissionChain, permission_chain
 from holdfast.tools.registry import Toolset
 from holdfast.tools.tool import ToolMiddleware
 
 
-class RunFailed(Exception):
+class RunFailureSignal(Exception):
     """Ends the run as failed, with `error`."""
 
     def __init__(self, error: RunError) -> None:
@@ -94,8 +96,18 @@ class RunContext:
     model: Model = field(init=False)
     toolset: Toolset = field(init=False)
     library: Library = field(init=False)
+    memory: MemoryLibrary = field(init=False)
     remote_tools: RemoteTools = field(init=False)
     permission_chain: PermissionChain = field(init=False)
+    unavailable_servers: Sequence[McpServerUnavailable] = ()
+    """The MCP servers whose tools the agent should have, and does not."""
+    skill_catalog: str = ""
+    """One line for each skill that the agent could use."""
+    prompt_skills: Sequence[PromptSkill] = ()
+    """The active skills that fit into the prompt."""
+    skills_left_out: str = ""
+    skill_folders: Sequence[str] = ()
+    """Folders of active skills, which commands may read."""
     guarded_tools: frozenset[str] = field(init=False)
     """The tools whose calls need a decision."""
 
@@ -105,20 +117,39 @@ class RunContext:
         self.usage = self.run.usage
 
     def attach_agent(
-        self, agent: Agent, model: Model, toolset: Toolset, *, library: Library, remote_tools: RemoteTools
+        self,
+        agent: Agent,
+        model: Model,
+        toolset: Toolset,
+        *,
+        library: Library,
+        memory: MemoryLibrary,
+        remote_tools: RemoteTools,
     ) -> None:
         """Set the agent that works on the run, with its model and tools."""
         self.model = model
         self.toolset = toolset
         self.library = library
+        self.memory = memory
         self.remote_tools = remote_tools
         self.update_agent(agent)
 
     def update_agent(self, agent: Agent) -> None:
         """Use the present definition and permissions of the agent, with the present toolset."""
         self.agent = agent
-        self.permission_chain = permission_chain(agent, self.values)
+        folder = working_folder(self.run, agent, self.values)
+        self.permission_chain = permission_chain(agent, self.values, folder=folder)
         self.guarded_tools = self.permission_chain.governed_tools | self.toolset.remote_names
+        if self.permission_chain.restrictions:
+            self.guarded_tools |= self.toolset.names
+
+    def report_unavailable(self, servers: Sequence[McpServerUnavailable]) -> None:
+        """Record the MCP servers whose tools are missing now; each reason is one event, whatever a retry writes."""
+        known = {(server.server, server.message) for server in self.unavailable_servers}
+        for server in servers:
+            if (server.server, server.message) not in known:
+                self.writer.emit_custom(server)
+        self.unavailable_servers = servers
 
     def set_values(self, values: Mapping[str, Json]) -> None:
         """Change values of the run, now and in the next commit."""
@@ -140,6 +171,11 @@ class RunContext:
         """Add the usage of a model call to the run, now and in the next commit."""
         self.usage = self.usage + usage
         self.writer.draft.add_usage(usage)
+
+    def count_iteration(self) -> None:
+        """Count a model call whose response enters the conversation in the next commit."""
+        self.iterations += 1
+        self.writer.draft.iterations += 1
 
     async def commit(self) -> None:
         """Commit pending changes, then read the inbox if it has unread items."""

@@ -1,16 +1,15 @@
 """`RunWriter` collects the events, messages and steps of a run and commits them under its lease.
 
 Deltas of one message between two commits become one event. Commits are serialised: anything emitted during a commit
-goes into the next one. `commit_while` commits pending events at an interval while an awaitable runs.
+goes into the next one. `commit_while` commits pending events at an interval while an awaitable runs, and the first
+delta of a message at once.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Self, TypeAlias, TypeVar
-
-import msgspec
 
 from holdfast.agent.context.conversation import ConversationWindow
 from holdfast.concurrency import FirstErrorTaskGroup
@@ -27,11 +26,12 @@ from holdfast.domain.events import (
     TextMessageContent,
     ToolCallArgs,
 )
-from holdfast.domain.events.custom import HoldfastEvent, StepChanged, from_custom, to_custom
+from holdfast.domain.events.custom import HoldfastEvent, StepChanged, from_custom, step_changed, to_custom
 from holdfast.domain.ids import InterruptId, MessageId, TimerId, ToolCallId
 from holdfast.domain.instant import instant
 from holdfast.domain.interrupt import NewInterrupt
 from holdfast.domain.limits import Usage
+from holdfast.domain.memory import NewMemory
 from holdfast.domain.message import Message, NewMessage
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Move
@@ -56,7 +56,9 @@ class RunWriter:
         clock: Clock,
         *,
         last_event_seq: int,
+        commit_interval: Callable[[], float],
     ) -> None:
+        """Create a writer. `commit_interval` returns the seconds until pending events are committed."""
         self._journal = journal
         self._lease = lease
         self._clock = clock
@@ -65,6 +67,10 @@ class RunWriter:
         self._commit_lock = asyncio.Lock()
         self.has_pending = asyncio.Event()
         """Set while there is something to commit."""
+        self.has_new_message = asyncio.Event()
+        """Set while the first delta of a message is to be committed."""
+        self._streamed_messages: set[str] = set()
+        self.commit_interval = commit_interval
         self._conversation = conversation
         self.stream = stream
         self.draft = CommitDraft()
@@ -91,21 +97,15 @@ class RunWriter:
             self._flush_delta()
             self._delta_target = (kind, name)
             self.has_pending.set()
+            if kind is not ToolCallArgs and name not in self._streamed_messages:
+                self._streamed_messages.add(name)
+                self.has_new_message.set()
         self._deltas.append(delta)
 
     def record_step(self, step: Step) -> Step:
         """Emit the state of a step, and add it to the draft."""
         self.draft.steps[step.number] = step
-        self.emit_custom(
-            StepChanged(
-                number=step.number,
-                kind=step.kind,
-                state=step.state,
-                key=step.key,
-                attempt=step.attempt,
-                tool_call_id=msgspec.UNSET if step.tool_call_id is None else step.tool_call_id,
-            )
-        )
+        self.emit_custom(step_changed(step))
         return step
 
     def discard_step(self, step: Step) -> None:
@@ -117,6 +117,14 @@ class RunWriter:
 
         del self.draft.steps[step.number]
         self.draft.events = [event for event in self.draft.events if not is_of_step(event)]
+
+    def discard_custom(self, kind: type[HoldfastEvent]) -> None:
+        """Remove the events of one kind from the draft."""
+        self.draft.events = [
+            event
+            for event in self.draft.events
+            if not (isinstance(event, Custom) and isinstance(from_custom(event), kind))
+        ]
 
     def close_open_messages(self) -> None:
         """Close the messages that are still streaming."""
@@ -139,6 +147,7 @@ class RunWriter:
                 terminal = [last]
             draft, self.draft = self.draft, CommitDraft()
             self.has_pending.clear()
+            self.has_new_message.clear()
             try:
                 committed = await self._journal.commit(draft.to_commit(self._lease, move=move, end=terminal))
             except (InboxNotEmpty, BudgetExceeded, WouldDeadlock):
@@ -199,7 +208,9 @@ class CommitDraft:
     interrupts: list[NewInterrupt] = field(default_factory=list)
     withdrawn: list[InterruptId] = field(default_factory=list)
     artifacts: list[NewArtifact] = field(default_factory=list)
+    memories: list[NewMemory] = field(default_factory=list)
     children: list[NewRun] = field(default_factory=list)
+    follow_ups: list[NewRun] = field(default_factory=list)
     timers: list[NewTimer] = field(default_factory=list)
     cancelled_timers: list[TimerId] = field(default_factory=list)
     contexts: list[ContextSnapshot] = field(default_factory=list)
@@ -227,7 +238,9 @@ class CommitDraft:
             interrupts=self.interrupts,
             withdrawn=self.withdrawn,
             artifacts=self.artifacts,
+            memories=self.memories,
             children=self.children,
+            follow_ups=self.follow_ups,
             timers=self.timers,
             cancelled_timers=self.cancelled_timers,
             contexts=self.contexts,
@@ -251,8 +264,8 @@ class CommitDraft:
 T = TypeVar("T")
 
 
-async def commit_while(writer: RunWriter, awaitable: Awaitable[T], *, interval: float) -> T:
-    """Await `awaitable`, committing pending events every `interval` seconds; a failed commit cancels it."""
+async def commit_while(writer: RunWriter, awaitable: Awaitable[T]) -> T:
+    """Await `awaitable`, committing pending events at the writer's interval; a failed commit cancels it."""
     done = asyncio.Event()
     commits: list[asyncio.Task[None]] = []
 
@@ -262,15 +275,19 @@ async def commit_while(writer: RunWriter, awaitable: Awaitable[T], *, interval: 
             if done.is_set():
                 return
             await writer.commit()
+            if done.is_set():  # a commit that waited for another one has cleared the events
+                return
             with suppress(TimeoutError):
-                async with asyncio.timeout(interval):
-                    await done.wait()
+                async with asyncio.timeout(writer.commit_interval()):
+                    await writer.has_new_message.wait()
 
     def stop_committing() -> None:
         start.cancel()
         done.set()
+        writer.has_new_message.set()
         writer.has_pending.set()
 
+    writer.has_new_message.clear()
     async with FirstErrorTaskGroup() as group:
         # An awaitable that ends before the event loop runs anything else needs no task.
         start = asyncio.get_running_loop().call_soon(lambda: commits.append(group.create_task(commit_periodically())))

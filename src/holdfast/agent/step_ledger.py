@@ -1,7 +1,8 @@
 """`StepLedger`: the steps of one run, and the keys, timers and runs that its waiting steps wait for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from itertools import takewhile
 from typing import Final
 
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from holdfast.domain.ids import RunId, TimerId, ToolCallId
 from holdfast.domain.limits import Usage
 from holdfast.domain.message import ToolCall
 from holdfast.domain.run import WaitsFor
-from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.step import Lane, Step, StepKind, StepState
 
 
 def child_run_id(step: Step) -> RunId:
@@ -46,14 +47,17 @@ class StepLedger:
 
     def consecutive_failures(self) -> int:
         """Return how many model calls have failed since the last success."""
-        count = 0
-        for number in sorted(self._steps, reverse=True):
-            step = self._steps[number]
-            if step.kind is StepKind.MODEL:
-                if step.state is not StepState.FAILED:
-                    break
-                count += 1
-        return count
+        return sum(step.state is StepState.FAILED for step in self._unanswered_steps())
+
+    def abandoned_calls(self) -> int:
+        """Return how many model calls workers have started and not finished since the last success."""
+        return sum(step.attempt - step.state.settled for step in self._unanswered_steps())
+
+    def _unanswered_steps(self) -> Iterator[Step]:
+        """Return the model calls since the last success, the newest first."""
+        newest_first = (self._steps[number] for number in sorted(self._steps, reverse=True))
+        calls = (step for step in newest_first if step.kind is StepKind.MODEL)
+        return takewhile(lambda step: step.state is not StepState.DONE, calls)
 
     def start_model_call(self, name: str) -> Step:
         """Start a model call."""
@@ -71,9 +75,18 @@ class StepLedger:
         """Mark a step as waiting."""
         return self._put(replace(step, state=StepState.WAITING, waits_for=waits_for))
 
-    def settle(self, step: Step, state: StepState, *, usage: Usage | None = None) -> Step:
-        """Settle a step in a final state."""
-        return self._put(replace(step, state=state, usage=usage, waits_for=None))
+    def settle(
+        self,
+        step: Step,
+        state: StepState,
+        *,
+        usage: Usage | None = None,
+        name: str | None = None,
+        lane: Lane | None = None,
+    ) -> Step:
+        """Settle a step in a final state; `name` is the model that responded, if it is one of several."""
+        settled = replace(step, state=state, usage=usage, waits_for=None, name=name or step.name, lane=lane)
+        return self._put(settled)
 
     def _start(
         self,

@@ -8,7 +8,8 @@ from typing import Final
 
 from msgspec import UNSET
 
-from holdfast.agent.run_context import RunContext, RunFailed
+from holdfast.agent.run_context import RunContext, RunFailureSignal
+from holdfast.agent.skill_contracts import record_evidence
 from holdfast.domain.agent import UnknownOutcome
 from holdfast.domain.content import Json
 from holdfast.domain.events import SubagentError, SubagentFinished, SubagentStarted, ToolCallResult
@@ -25,17 +26,32 @@ TOOL_NAME_KEY: Final = "tool"
 """The key of a tool's name in the metadata of its result."""
 
 
-def settle_call(ctx: RunContext, call: ToolCall, step: Step, result: ToolResult) -> None:
+def settle_call(
+    ctx: RunContext, call: ToolCall, step: Step, result: ToolResult, *, message_id: MessageId | None = None
+) -> None:
     """Add the result of a call and its effects to the draft, and settle its step."""
     state = StepState.UNKNOWN if result.unknown else StepState.FAILED if result.failed else StepState.DONE
     apply_effects(ctx, result)
-    add_tool_result(ctx, call, step, as_text(result.content), state)
+    record_evidence(ctx, call, result)
+    add_tool_result(ctx, call, step, as_text(result.content), state, message_id=message_id)
     ctx.writer.record_step(ctx.ledger.settle(step, state))
 
 
-def add_tool_result(ctx: RunContext, call: ToolCall, step: Step, content: str, state: StepState) -> None:
-    """Add the result message of a call to the draft."""
-    message_id = MessageId(derived_id("msg", key=f"{step.key}.{step.number}"))
+def add_tool_result(
+    ctx: RunContext,
+    call: ToolCall,
+    step: Step,
+    content: str,
+    state: StepState,
+    *,
+    message_id: MessageId | None = None,
+) -> None:
+    """Add the result message of a call to the draft, under the given id unless another message has it."""
+    if message_id is None or message_id in {
+        *(each.id for each in ctx.conversation.messages),
+        *(each.id for each in ctx.writer.draft.messages),
+    }:
+        message_id = MessageId(derived_id("msg", key=f"{step.key}.{step.number}"))
     metadata = {TOOL_NAME_KEY: call.name}
     if state is not StepState.DONE:
         metadata[FAILED_METADATA_KEY] = str(state)
@@ -46,10 +62,11 @@ def add_tool_result(ctx: RunContext, call: ToolCall, step: Step, content: str, s
 
 
 def apply_effects(ctx: RunContext, result: ToolResult) -> None:
-    """Add the effects of a tool call to the draft: values, artifacts, child runs and events."""
+    """Add the effects of a tool call to the draft: values, artifacts, memories, child runs and events."""
     ctx.set_values(result.values)
     ctx.set_values({name: revise(ctx.values.get(name)) for name, revise in result.revisions.items()})
     ctx.writer.draft.artifacts += result.artifacts
+    ctx.writer.draft.memories += result.memories
     ctx.writer.draft.children += result.children
     ctx.writer.emit_custom(*result.events)
 
@@ -103,7 +120,9 @@ def settle_unknown_outcome(ctx: RunContext, call: ToolCall, step: Step) -> NewIn
             add_tool_result(ctx, call, step, UNKNOWN_OUTCOME_RESULT.format(name=call.name), StepState.UNKNOWN)
             return None
         case UnknownOutcome.FAIL:
-            raise RunFailed(RunError(code="UNKNOWN_OUTCOME", message=UNKNOWN_OUTCOME_RESULT.format(name=call.name)))
+            raise RunFailureSignal(
+                RunError(code="UNKNOWN_OUTCOME", message=UNKNOWN_OUTCOME_RESULT.format(name=call.name))
+            )
         case UnknownOutcome.ASK:
             return NewInterrupt(
                 kind=InterruptKind.INPUT,

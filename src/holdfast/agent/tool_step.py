@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -41,7 +41,7 @@ from holdfast.agent.tool_results import (
 from holdfast.concurrency import FirstErrorTaskGroup
 from holdfast.domain.errors import HoldfastError, InboxNotEmpty, LeaseLost, NotFound, Unavailable, WouldDeadlock
 from holdfast.domain.idempotency import derived_id
-from holdfast.domain.ids import InterruptId
+from holdfast.domain.ids import InterruptId, MessageId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.interrupt import child_interrupts
 from holdfast.domain.message import Message, ToolCall
@@ -68,8 +68,6 @@ from holdfast.tools.tool import (
     ToolWait,
 )
 
-T = TypeVar("T")
-
 _log: Final = logging.getLogger("holdfast.agent")
 
 
@@ -91,7 +89,7 @@ class ToolStep:
                 return True
             calls, self._approved = approved.calls, approved
         if self._can_run_in_parallel(calls):
-            waiting = await self._commit_while(self._run_in_parallel(calls))
+            waiting = await commit_while(self._ctx.writer, self._run_in_parallel(calls))
         else:
             waiting = await self._run_in_order(calls)
         while waiting:
@@ -120,7 +118,7 @@ class ToolStep:
 
     async def _run_in_parallel(self, calls: Sequence[ToolCall]) -> list[tuple[ToolCall, Step]]:
         """Run calls in parallel, settle them in order, and return the waiting ones."""
-        steps = [self._start_step(call) for call in calls]
+        steps = [await self._start_step(call) for call in calls]
         waiting = []
         async with FirstErrorTaskGroup() as group:
             tasks = [group.create_task(self._run_tool(call, step)) for call, step in zip(calls, steps, strict=True)]
@@ -201,7 +199,10 @@ class ToolStep:
             # From here on its outcome may become unknown, so its restart has to be on disk.
             return await self._run_effectful(call, ctx.writer.record_step(ctx.ledger.restart(step)), cause)
         result = await self._resume_tool(call, step, cause)
-        return self._settle_or_wait(call, step if result.wait is None else ctx.ledger.restart(step), result)
+        message_id = cause.message_id if isinstance(cause, InterruptResolved) else None
+        if result.wait is not None:
+            step = ctx.ledger.restart(step)
+        return self._settle_or_wait(call, step, result, message_id=message_id)
 
     def _settle_deadlocked(
         self, waiting: Sequence[tuple[ToolCall, Step]], error: WouldDeadlock
@@ -229,30 +230,29 @@ class ToolStep:
                 return None
             open_interrupt(self._ctx, interrupt)
             return self._ctx.ledger.step_for_call(call.id)
-        started = self._start_step(call)
+        started = await self._start_step(call)
         if started.effectful:
             return await self._run_effectful(call, started)
         tool, running = self._find_tool(call), self._run_tool(call, started)
         if tool is not None and tool.spec.kind is ToolClass.TRANSACTIONAL:
             return self._settle_or_wait(call, started, await running)
-        return self._settle_or_wait(call, started, await self._commit_while(running))
+        return self._settle_or_wait(call, started, await commit_while(self._ctx.writer, running))
 
     async def _run_effectful(self, call: ToolCall, step: Step, cause: ResumeCause | None = None) -> Step | None:
         """Commit the start of an effectful call, then run it, or resume it with `cause`."""
         await self._ctx.commit()
         running = self._run_tool(call, step) if cause is None else self._resume_tool(call, step, cause)
-        return self._settle_or_wait(call, step, await self._commit_while(running))
+        return self._settle_or_wait(call, step, await commit_while(self._ctx.writer, running))
 
-    async def _commit_while(self, running: Awaitable[T]) -> T:
-        return await commit_while(self._ctx.writer, running, interval=self._ctx.config.stream_timings.commit_seconds)
-
-    def _settle_or_wait(self, call: ToolCall, step: Step, result: ToolResult) -> Step | None:
+    def _settle_or_wait(
+        self, call: ToolCall, step: Step, result: ToolResult, *, message_id: MessageId | None = None
+    ) -> Step | None:
         """Settle a call, or let it wait; return its step if it waits."""
         ctx = self._ctx
         if result.wait is None:
-            sources = [] if result.untrusted is None else [result.untrusted]
+            sources = [*([] if result.untrusted is None else [result.untrusted]), *result.taint]
             mark_tainted(ctx, sources, at=self._message.sequence, call_id=call.id)
-            settle_call(ctx, call, step, result)
+            settle_call(ctx, call, step, result, message_id=message_id)
             return None
         apply_effects(ctx, result)
         return ctx.writer.record_step(ctx.ledger.mark_waiting(step, self._start_wait(call, step, result.wait)))
@@ -284,19 +284,19 @@ class ToolStep:
         reason = next(each for each in WaitsFor if each in reasons)
         await suspend(self._ctx, reason, waits_on=targets, child_interrupts=below)
 
-    def _start_step(self, call: ToolCall) -> Step:
+    async def _start_step(self, call: ToolCall) -> Step:
         """Record that a call starts or restarts."""
         ledger, writer = self._ctx.ledger, self._ctx.writer
         step = ledger.step_for_call(call.id)
         if step is not None:
             return writer.record_step(ledger.restart(step))
         tool = self._find_tool(call)
-        denied = self._approved.denial(self._ctx, call) is not None
+        denied = await self._approved.denial(self._ctx, call) is not None
         effectful = tool is not None and tool.spec.kind is ToolClass.EFFECTFUL and not denied
         return writer.record_step(ledger.start_tool_call(call.name, call.id, effectful=effectful))
 
     async def _run_tool(self, call: ToolCall, step: Step) -> ToolResult:
-        denial = self._approved.denial(self._ctx, call)
+        denial = await self._approved.denial(self._ctx, call)
         if denial is not None:
             if call.id not in self._approved.denied:
                 emit_denial(self._ctx, call, denial)
@@ -356,7 +356,12 @@ class ToolStep:
             values=ctx.values,
             next_task_id=partial(ctx.journal.next_task_id, ctx.lease, step=step.key),
             emit_activity=ctx.writer.emit,
+            tool_names=lambda: ctx.toolset.names,
+            skill_folders=ctx.skill_folders,
             pending_children=len(ctx.writer.draft.children),
+            pending_artifacts=[artifact.id for artifact in ctx.writer.draft.artifacts],
+            pending_memories=tuple(ctx.writer.draft.memories),
+            user_message_id=ctx.conversation.last_user_id,
         )
 
     def _find_tool(self, call: ToolCall) -> Tool | None:

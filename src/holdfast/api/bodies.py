@@ -7,11 +7,14 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 
 from holdfast.domain.artifact import ArtifactType, NewArtifact
 from holdfast.domain.content import Content, Json
+from holdfast.domain.cron import MAX_DELAY_SECONDS
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import ArtifactId, FileId, InterruptId, MessageId, RunId, SpaceId, ThreadId
+from holdfast.domain.instant import Instant
 from holdfast.domain.limits import MAX_SAFE_INTEGER, Limits
 from holdfast.domain.message import MAX_INPUT_MESSAGES, NewMessage, Role
 from holdfast.domain.new_run import MAX_TAG_CHARS, MAX_TAGS, NewRun, RunBase
@@ -19,12 +22,18 @@ from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import Priority
 from holdfast.domain.space import MAX_SPACE_NAME_CHARS
 from holdfast.domain.task_ids import run_id_of
-from holdfast.domain.thread import DEFAULT_CONTEXT_WINDOW_MESSAGES, MAX_THREAD_TITLE_CHARS, NewThread, ThreadPatch
+from holdfast.domain.thread import (
+    DEFAULT_CONTEXT_WINDOW_MESSAGES,
+    MAX_THREAD_TITLE_CHARS,
+    Locale,
+    NewThread,
+    ThreadPatch,
+)
 
 _Sequence = Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
 _Number = Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)]
 _Name = Annotated[str, Meta(min_length=1, max_length=256)]
-_Id = Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,128}$"})
+Id = Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,128}$"})
 """Documents the format of ids; the domain checks it, with a better message."""
 _Title = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_THREAD_TITLE_CHARS})]
 _SpaceName = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_SPACE_NAME_CHARS})]
@@ -37,7 +46,7 @@ _Window = Annotated[int, Meta(ge=1, le=1000)]
 class SpaceBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new space."""
 
-    id: Annotated[SpaceId, _Id]
+    id: Annotated[SpaceId, Id]
     name: _SpaceName | None = None
     """Defaults to the id."""
     metadata: dict[str, Json] = {}
@@ -46,11 +55,11 @@ class SpaceBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class ThreadBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new thread."""
 
-    id: Annotated[ThreadId, _Id] | None = None
+    id: Annotated[ThreadId, Id] | None = None
     title: _Title | None = None
     agent_type: _Name | None = None
     """The agent of runs that name none; defaults to the default agent of the workspace."""
-    locale: str | None = None
+    locale: Locale | None = None
     context_window: _Window = DEFAULT_CONTEXT_WINDOW_MESSAGES
     metadata: dict[str, Json] = {}
 
@@ -70,7 +79,7 @@ class ThreadChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     title: _Title | None | UnsetType = UNSET
     agent_type: _Name | UnsetType = UNSET
-    locale: str | None | UnsetType = UNSET
+    locale: Locale | None | UnsetType = UNSET
     context_window: _Window | UnsetType = UNSET
     metadata: dict[str, Json] | UnsetType = UNSET
 
@@ -84,8 +93,8 @@ class InputMessageBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     content: Content
     role: Literal["user", "assistant", "system"] = "user"
-    id: Annotated[MessageId, _Id] | None = None
-    revises: Annotated[MessageId, _Id] | None = None
+    id: Annotated[MessageId, Id] | None = None
+    revises: Annotated[MessageId, Id] | None = None
     """The message that this one replaces."""
     metadata: dict[str, Json] = {}
 
@@ -107,18 +116,24 @@ class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     messages: _Messages | UnsetType = UNSET
     input: Json | UnsetType = UNSET
-    id: Annotated[RunId, _Id] | None = None
+    id: Annotated[RunId, Id] | None = None
     agent_type: _Name | None = None
     model: _Name | None = None
-    base_run_id: Annotated[RunId, _Id] | None | UnsetType = UNSET
+    base_run_id: Annotated[RunId, Id] | None | UnsetType = UNSET
     base_sequence: _Sequence | None = None
     """The message after which the run continues; by default the end of its base."""
     on_busy: OnBusy = OnBusy.ENQUEUE
     priority: Priority = Priority.NORMAL
     tags: _Tags = []
     limits: Limits = Limits()
+    output_schema: dict[str, Json] | UnsetType = UNSET
+    """The JSON Schema that the output must match; by default that of the agent."""
+    after_seconds: Annotated[float, Meta(ge=0, le=MAX_DELAY_SECONDS)] | UnsetType = UNSET
+    """Start the run after this time; a restart of the server does not lose it."""
+    run_at: Instant | None = None
+    """Start the run at this time, or now if it has passed."""
 
-    def new_run(self, thread: ThreadId, *, key: str | None) -> NewRun:
+    def new_run(self, thread: ThreadId | NewThread, *, key: str | None) -> NewRun:
         """Convert to the domain type."""
         if self.id is not None and run_id_of(self.id) != self.id:
             raise Invalid(f"`{self.id}` has the prefix of a task id: choose an id without it", field="id")
@@ -141,6 +156,9 @@ class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             priority=self.priority,
             tags=self.tags,
             limits=self.limits,
+            output_schema=self.output_schema,
+            wait_until=self.run_at,
+            delay_seconds=self.after_seconds,
             idempotency_key=key,
         )
 
@@ -155,6 +173,18 @@ class RunBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return [NewMessage(role=Role.USER, content=text)]
 
 
+class ThreadRunBody(RunBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A new run on a new thread; it has no base."""
+
+    thread: ThreadBody = ThreadBody()
+    """The new thread; without an agent of its own it gets that of the run."""
+
+    def new_run_on_thread(self, *, default_agent: str, key: str | None) -> NewRun:
+        """Convert to the domain type."""
+        agent = self.thread.agent_type or self.agent_type or default_agent
+        return self.new_run(replace(self.thread.new_thread(), agent_type=agent), key=key)
+
+
 class CancelBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The reason for a cancellation."""
 
@@ -165,7 +195,7 @@ class InterruptResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     """A response to an interrupt of a run."""
 
     response: Json
-    interrupt_id: Annotated[InterruptId, _Id] | None = None
+    interrupt_id: Annotated[InterruptId, Id] | None = None
     """Needed only if several interrupts are open."""
     digest: str | None = None
     """The digest of the approved arguments, as in the interrupt; a different one is refused."""
@@ -181,18 +211,21 @@ class SteeringBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A message to an active run."""
 
     content: Content
-    id: Annotated[MessageId, _Id] | None = None
+    id: Annotated[MessageId, Id] | None = None
 
 
 class ArtifactBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A new artifact; with the `id` of an existing one, its next version."""
+    """A new artifact; with the `id` of an existing one, its next version.
+
+    Without a `media_type` it has that of its file, or `text/plain`.
+    """
 
     type: ArtifactType
     title: _Title
     content: str | None = None
-    file_id: Annotated[FileId, _Id] | None = None
-    id: Annotated[ArtifactId, _Id] | None = None
-    media_type: str = "text/plain"
+    file_id: Annotated[FileId, Id] | None = None
+    id: Annotated[ArtifactId, Id] | None = None
+    media_type: str | None = None
     metadata: dict[str, Json] = {}
 
     def new_artifact(self) -> NewArtifact:

@@ -8,7 +8,8 @@ HoldfastError (domain)
 │   ├── TooDeep               the body is nested too deeply
 │   ├── UnsupportedMediaType  the route does not accept this content type
 │   ├── HeaderRepeated        a single-value header is sent twice
-│   └── BodyCutOff            the client disconnected before the end of its body
+│   ├── BodyCutOff            the client disconnected before the end of its body
+│   └── RequestTimeout        the request did not arrive in time
 ├── TooLarge
 │   ├── BodyTooLarge
 │   ├── AddressTooLong
@@ -35,7 +36,17 @@ from litestar.types import ExceptionHandlersMap
 from holdfast.control.errors import Forbidden, TooMany, TooManyStreams, Unauthenticated
 from holdfast.control.settings import SettingsChanged
 from holdfast.domain.content import Json
-from holdfast.domain.errors import Conflict, HoldfastError, Invalid, LimitExceeded, NotFound, TooLarge, Unavailable
+from holdfast.domain.errors import (
+    Conflict,
+    HoldfastError,
+    Invalid,
+    LimitExceeded,
+    MemoryFileChanged,
+    NotFound,
+    TooLarge,
+    Unavailable,
+    VersionChanged,
+)
 from holdfast.domain.validation import describe_error, lowercase_first
 
 _log: Final = logging.getLogger("holdfast.api")
@@ -85,6 +96,12 @@ class BodyCutOff(Invalid):
     """The client disconnected before the end of its body."""
 
     code = "BODY_CUT_OFF"
+
+
+class RequestTimeout(Invalid):
+    """The request did not arrive in time, or too many others were waiting for theirs."""
+
+    code = "REQUEST_TIMEOUT"
 
 
 class AddressTooLong(TooLarge):
@@ -157,6 +174,7 @@ STATUS_BY_ERROR: Final[Mapping[type[HoldfastError], int]] = {
     TooLarge: 413,
     AddressTooLong: 414,
     HeadersTooLarge: 431,
+    RequestTimeout: 408,
     UnsupportedMediaType: 415,
     MethodNotAllowed: 405,
     Refused: 403,
@@ -165,6 +183,8 @@ STATUS_BY_ERROR: Final[Mapping[type[HoldfastError], int]] = {
     TooMany: 429,
     LimitExceeded: 409,
     SettingsChanged: 412,
+    MemoryFileChanged: 412,
+    VersionChanged: 412,
     Unavailable: 503,
 }
 """A class that is missing here has the status of its nearest base class."""
@@ -177,6 +197,7 @@ HTTP_ERRORS: Final = (
     UnsupportedMediaType,
     HeaderRepeated,
     BodyCutOff,
+    RequestTimeout,
     BodyTooLarge,
     AddressTooLong,
     HeadersTooLarge,

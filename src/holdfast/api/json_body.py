@@ -14,6 +14,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.validation import (
     ValidationMessage,
+    check_decode_cost,
     explain_validation_error,
     format_path,
     lowercase_first,
@@ -23,13 +24,10 @@ from holdfast.domain.validation import (
 MAX_JSON_DEPTH: Final = 64
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
 """Bytes of a request body, unless a route sets its own limit."""
-
-_STRINGS: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_ESCAPED_PAIRS: Final = re.compile(rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
-"""Escapes to skip in the search for a lone surrogate: an escaped backslash, and a complete surrogate pair."""
+_SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _LONE_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _TO_SQUARE_BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
-_NON_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_NEITHER_BRACKETS_NOR_QUOTES: Final = bytes(set(range(256)) - set(b'[]{}"'))
 _MAX_EXPLAINED_BYTES: Final = 256 * 1024
 """Bytes of a body up to which a mismatch is explained: the explanation decodes the body repeatedly."""
 
@@ -98,16 +96,23 @@ def check_no_body(body: bytes) -> None:
 
 
 def check_depth(body: bytes) -> None:
-    """Raise `TooDeep` if a body is nested too deeply; the decoder checks whether it is JSON."""
-    if body.count(b"[") + body.count(b"{") <= MAX_JSON_DEPTH:
+    """Raise an error if a body costs too much to decode or is nested too deeply; the decoder checks if it is JSON."""
+    check_decode_cost(body)
+    opening = body.count(b"[") + body.count(b"{")
+    if opening <= MAX_JSON_DEPTH:
         return
-    brackets = _STRINGS.sub(b"", body).translate(_TO_SQUARE_BRACKETS, _NON_BRACKETS)
+    unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    # Every second part between quotes is a text. Empty ones are removed first: there may be millions.
+    parts = unescaped.translate(_TO_SQUARE_BRACKETS, _NEITHER_BRACKETS_NOR_QUOTES).replace(b'""', b"").split(b'"')
+    brackets = b"".join(parts[::2])
     for _ in range(MAX_JSON_DEPTH):  # each pass removes the innermost pairs
-        brackets = brackets.replace(b"[]", b"")
-        if not brackets:
+        remaining = brackets.replace(b"[]", b"")
+        if not remaining:
             return
-    if brackets:
-        raise TooDeep(f"the body may be nested at most {MAX_JSON_DEPTH} deep", limit=MAX_JSON_DEPTH)
+        if len(remaining) == len(brackets):
+            break  # it is not balanced
+        brackets = remaining
+    raise TooDeep(f"the body may be nested at most {MAX_JSON_DEPTH} deep", limit=MAX_JSON_DEPTH)
 
 
 def mismatch_error(error: msgspec.ValidationError, value: Json, kind: Any) -> Invalid:
@@ -128,7 +133,8 @@ def _explain_mismatch(error: msgspec.ValidationError, decoder: msgspec.json.Deco
 
 def _bad_json(error: msgspec.DecodeError | UnicodeDecodeError, body: bytes) -> BadJson:
     """Return the error of malformed JSON; for a lone surrogate the decoder's own message may be misleading."""
-    surrogate = _LONE_SURROGATE.search(_ESCAPED_PAIRS.sub(b"", body))
+    unescaped = body.replace(rb"\\", b"")  # not by the pattern: there may be millions
+    surrogate = _LONE_SURROGATE.search(_SURROGATE_PAIR.sub(b"", unescaped))
     why = f"`{surrogate[0].decode()}` is a lone surrogate" if surrogate else lowercase_first(str(error))
     return BadJson(f"the body is not JSON in UTF-8: {why}")
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from holdfast.api.asgi import AsgiApp, AsgiMessage, AsgiScope, Receive, Send
+from holdfast.api.auth.tickets import take_ticket
 from holdfast.api.errors import (
     AddressTooLong,
     BadHandshake,
@@ -20,6 +21,7 @@ from holdfast.api.errors import (
     HeadersTooLarge,
     HostRefused,
     OriginRefused,
+    Refused,
     UnsupportedMediaType,
     encode_error,
     headers_of,
@@ -32,6 +34,7 @@ from holdfast.metrics.meters import Meters
 MAX_URL_BYTES: Final = 16 * 1024
 MAX_HEADER_BYTES: Final = 64 * 1024
 """Bytes of all header names and values together."""
+MAX_LOGGED_REFUSAL_CHARS: Final = 500
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _CORS_METHODS: Final = b"GET, HEAD, POST, PATCH, PUT, DELETE, OPTIONS"
 _EXPOSED_HEADERS: Final = (
@@ -80,11 +83,14 @@ class HostOriginMiddleware:
             await self._app(scope, receive, send)
             return
         exchange = _Exchange(scope, send, self._meters)
+        url_bytes = len(scope["raw_path"]) + len(scope["query_string"])
+        take_ticket(scope)
         try:
             headers = _read_headers(scope)
             origin = self._check_origin(headers)
-            _check_shape(scope, headers)
+            _check_shape(scope, headers, url_bytes=url_bytes)
         except HoldfastError as error:
+            exchange.log_refusal(error)
             await exchange.send_error(error)
         else:
             exchange.allow_origin(origin)
@@ -105,7 +111,7 @@ class HostOriginMiddleware:
         name = (name if colon and port.isdecimal() else host).lower()
         if name not in self._hosts and not (self._allow_ip_hosts and _is_ip_address(name)):
             names = ", ".join(sorted(self._hosts))
-            hint = "start the server with `--allow-host NAME`"
+            hint = "allow it with `--allow-host NAME` (`allow_hosts` of `holdfast.asgi`)"
             raise HostRefused(f"the host `{host}` is not allowed: use one of {names}, or {hint}", host=host)
         origin = headers.get(b"origin")
         if origin is None:
@@ -117,6 +123,13 @@ class HostOriginMiddleware:
         if origin not in self._origins:
             raise _origin_refused(origin)
         return origin
+
+
+_BROWSER_HEADERS: Final = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
+"""Headers of every response without its own: no browser keeps it, and none shows it as a page that can do anything."""
 
 
 class _Exchange:
@@ -150,7 +163,9 @@ class _Exchange:
         match message["type"]:
             case "http.response.start" | "websocket.http.response.start":
                 self._record_response(message["status"], message["headers"])
-                message["headers"] = [*message["headers"], *self._headers]
+                given = {name.lower() for name, _ in message["headers"]}
+                defaults = (header for header in _BROWSER_HEADERS if header[0] not in given)
+                message["headers"] = [*message["headers"], *defaults, *self._headers]
             case "websocket.accept":
                 self._record_response(101)
             case "websocket.close" if not self._status:
@@ -192,11 +207,9 @@ class _Exchange:
         await self._send_response(204, b"", allowed)
 
     async def _send_response(self, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-        self._record_response(status, headers)
         kind = "http.response" if self._scope["type"] == "http" else "websocket.http.response"
         length = [] if status == 204 else [(b"content-length", str(len(body)).encode())]
-        all_headers = [*headers, *length, *self._headers]
-        await self._send({"type": f"{kind}.start", "status": status, "headers": all_headers})
+        await self.send({"type": f"{kind}.start", "status": status, "headers": [*headers, *length]})
         await self._send({"type": f"{kind}.body", "body": body, "more_body": False})
 
     def _record_response(self, status: int, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
@@ -212,14 +225,27 @@ class _Exchange:
             self._stream = self._meters.streams.of("sse" if is_sse else "websocket")
             self._stream.add()
 
+    def log_refusal(self, error: HoldfastError) -> None:
+        """Log a refused host or origin: a browser does not show the response to the page."""
+        if isinstance(error, Refused):
+            reason = "".join(each if each.isprintable() else "?" for each in error.message[:MAX_LOGGED_REFUSAL_CHARS])
+            _log.warning("refused %s %s: %s", self._method, self._path, reason, extra={"fields": {"code": error.code}})
+
+    @property
+    def _method(self) -> str:
+        return "WS" if self._scope["type"] == "websocket" else str(self._scope["method"])
+
+    @property
+    def _path(self) -> str:
+        return str(self._scope["raw_path"].decode("latin-1"))
+
     def end(self) -> None:
         """Record the end of the request, and log its method, path without query, status and duration."""
         if self._stream is not None:
             self._stream.add(-1)
         if not _log.isEnabledFor(logging.INFO):
             return
-        method = "WS" if self._scope["type"] == "websocket" else self._scope["method"]
-        path = self._scope["raw_path"].decode("latin-1")
+        method, path = self._method, self._path
         elapsed_ms = (time.perf_counter() - self._started_at) * 1000
         fields = {
             "method": method,
@@ -264,9 +290,9 @@ def _read_headers(scope: AsgiScope) -> dict[bytes, str]:
     return headers
 
 
-def _check_shape(scope: AsgiScope, headers: dict[bytes, str]) -> None:
+def _check_shape(scope: AsgiScope, headers: dict[bytes, str], *, url_bytes: int) -> None:
     """Raise for a request that no route can accept: too long, a bad handshake, or an encoded body."""
-    if len(scope["raw_path"]) + len(scope["query_string"]) > MAX_URL_BYTES:
+    if url_bytes > MAX_URL_BYTES:
         raise AddressTooLong(f"the URL may have at most {MAX_URL_BYTES} bytes", limit=MAX_URL_BYTES)
     # A valid handshake has the scope type `websocket`; methods other than GET ignore `Upgrade`.
     if headers.get(b"upgrade", "").lower() == "websocket" and scope["type"] == "http" and scope["method"] == "GET":

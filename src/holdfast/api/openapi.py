@@ -19,13 +19,17 @@ from litestar.params import HeaderParameter, ParameterKwarg
 from litestar.typing import FieldDefinition
 
 from holdfast.api.auth.rules import PUBLIC_ROUTES, ROUTE_RULES
+from holdfast.api.auth.tickets import STREAM_PATHS, TICKET_PARAMETER
 from holdfast.api.errors import ErrorEnvelope
 from holdfast.api.parameters import REPEATABLE_PARAMETERS
 from holdfast.api.router import ROUTES
 from holdfast.api.use_cases import UseCases
 from holdfast.domain.limits import MAX_SAFE_INTEGER
 
-_REF_TEMPLATE: Final = "#/components/schemas/{name}"
+_SCHEMAS: Final = "#/components/schemas/"
+_RENAMED_SCHEMAS: Final = {"File": "StoredFile"}
+"""`openapi-python-client` has a type `File` of its own."""
+_GENERIC_PAGE: Final = re.compile(r"\APage_(\w+)_\Z")
 _PARAMETER: Final = re.compile(r"{(\w+)(?::\w+)?}")
 _NUMBER_SCHEMA: Final = {"type": "integer", "minimum": 1, "maximum": MAX_SAFE_INTEGER}
 _RESERVED: Final = frozenset({"data", "request", "accept"})
@@ -39,14 +43,17 @@ _CONSTRAINTS: Final = {
 }
 _ID_SCHEMA: Final = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"}
 EVENT_STREAM: Final = "text/event-stream"
-_EVENT_SCHEMA: Final = {
-    "type": "object",
-    "description": "One event of the stream; the fields are those of server-sent events.",
-    "properties": {name: {"type": "string"} for name in ("id", "event", "data")},
+_STREAM_SCHEMA: Final = {
+    "description": "A stream of server-sent events with the fields `id`, `event` and `data`.",
 }
+"""Without a type: tools disagree whether a schema describes the whole stream or one event."""
 _EXTRA_CONSTRAINTS: Final[Mapping[str, Mapping[str, Any]]] = {  # constraints that types cannot express, by schema
-    "RunBody": {"oneOf": [{"required": ["messages"]}, {"required": ["input"]}]},
-    "ArtifactBody": {"anyOf": [{"required": ["content"]}, {"required": ["file_id"]}]},
+    "RunBody": {  # with `oneOf`, generators of clients drop the fields
+        "if": {"required": ["messages"]},
+        "then": {"not": {"required": ["input"]}},
+        "else": {"required": ["input"]},
+    },
+    "ArtifactBody": {"if": {"not": {"required": ["content"]}}, "then": {"required": ["file_id"]}},
     **dict.fromkeys(("SpacePatch", "ThreadChanges", "PlanItemPatch"), {"minProperties": 1}),
 }
 _ERROR_DESCRIPTIONS: Final = {  # by status; all routes share these responses
@@ -83,7 +90,7 @@ def openapi_document(routes: Iterable[HTTPRouteHandler] = ROUTES) -> dict[str, A
     """Return the document of `routes`."""
     handlers = list(routes)
     types = list(dict.fromkeys([ErrorEnvelope, *(each for handler in handlers for each in _types(handler))]))
-    schemas, components = msgspec.json.schema_components(types, ref_template=_REF_TEMPLATE)
+    schemas, components = msgspec.json.schema_components(types, ref_template=_SCHEMAS + "{name}")
     by_type = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for handler in handlers:
@@ -91,7 +98,7 @@ def openapi_document(routes: Iterable[HTTPRouteHandler] = ROUTES) -> dict[str, A
             operations = paths.setdefault(_PARAMETER.sub(r"{\1}", path), {})
             operations[_method(handler)] = _operation(handler, path, by_type.__getitem__)
     add_links(paths)
-    return {
+    document = {
         "openapi": "3.1.0",
         "info": {
             "title": "Holdfast",
@@ -101,17 +108,26 @@ def openapi_document(routes: Iterable[HTTPRouteHandler] = ROUTES) -> dict[str, A
         "security": [{"key": []}, {}],
         "paths": dict(sorted(paths.items())),
         "components": {
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key, or a token."}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "A key, or a token."},
+                "ticket": {
+                    "type": "apiKey",
+                    "in": "query",
+                    "name": TICKET_PARAMETER,
+                    "description": "A ticket for this path, of `POST /api/tickets`.",
+                },
+            },
             "responses": {
                 f"Error{status}": _error_schema(description, by_type[ErrorEnvelope])
                 for status, description in _ERROR_DESCRIPTIONS.items()
             },
             "schemas": {
-                name: _with_portable_patterns(schema | _EXTRA_CONSTRAINTS.get(name, {}))
+                _schema_name(name): schema | {"title": _schema_name(name)} | _EXTRA_CONSTRAINTS.get(name, {})
                 for name, schema in sorted(components.items())
             },
         },
     }
+    return _with_portable_patterns(_with_schema_names(document))
 
 
 def _operation(handler: HTTPRouteHandler, path: str, schema: SchemaLookup) -> dict[str, Any]:
@@ -124,6 +140,8 @@ def _operation(handler: HTTPRouteHandler, path: str, schema: SchemaLookup) -> di
     }
     if handler.handler_name in PUBLIC_ROUTES:
         operation["security"] = []
+    if handler.handler_name in STREAM_PATHS:
+        operation["security"] = [{"key": []}, {"ticket": []}, {}]
     if (rule := ROUTE_RULES.get(handler.handler_name)) is not None:
         operation["x-scope"] = rule.scope
     if body := _request_types(handler):
@@ -241,7 +259,7 @@ def _content_schema(schema: SchemaLookup, types: Mapping[str, Any]) -> dict[str,
     content: dict[str, Any] = {}
     for media_type, kind in types.items():
         if media_type == EVENT_STREAM:
-            content[media_type] = {"schema": _EVENT_SCHEMA}
+            content[media_type] = {"schema": _STREAM_SCHEMA}
         elif kind is bytes:
             content[media_type] = {"schema": {"type": "string", "format": "binary"}}
         else:
@@ -255,8 +273,10 @@ def _method(handler: HTTPRouteHandler) -> str:
 
 
 def _operation_id(handler: HTTPRouteHandler, path: str) -> str:
-    in_space = len(handler.paths) > 1 and "{space_id" in path
-    return f"{handler.handler_name}_in_space" if in_space else handler.handler_name
+    if len(handler.paths) == 1:
+        return handler.handler_name
+    of_agent = "_of_agent" if "{agent" in path else ""
+    return f"{handler.handler_name}{of_agent}{'_in_space' if '{space_id' in path else ''}"
 
 
 def _without_none(annotation: Any) -> Any:
@@ -266,15 +286,34 @@ def _without_none(annotation: Any) -> Any:
     return others[0] if type(None) in members and len(others) == 1 else annotation
 
 
-def _with_portable_patterns(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema whose patterns use `$`, because `\\Z` exists only in Python."""
-    return msgspec.json.decode(msgspec.json.encode(schema).replace(rb"\\Z", b"$"))  # type: ignore[no-any-return]
+def _schema_name(name: str) -> str:
+    """Return the name of a schema in the document: `RunPage` for `Page_Run_`, and none that generated clients use."""
+    return _RENAMED_SCHEMAS.get(name) or _GENERIC_PAGE.sub(r"\1Page", name)
+
+
+def _with_schema_names(value: Any) -> Any:
+    """Return a part of the document whose references use the names of the document."""
+    match value:
+        case {"$ref": str(target), **others} if target.startswith(_SCHEMAS):
+            return {"$ref": _SCHEMAS + _schema_name(target.removeprefix(_SCHEMAS))} | _with_schema_names(others)
+        case dict():
+            return {name: _with_schema_names(part) for name, part in value.items()}
+        case list():
+            return [_with_schema_names(part) for part in value]
+        case _:
+            return value
+
+
+def _with_portable_patterns(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document whose patterns use `$`, because `\\Z` exists only in Python."""
+    return msgspec.json.decode(msgspec.json.encode(document).replace(rb"\\Z", b"$"))  # type: ignore[no-any-return]
 
 
 CREATED_IDS: Final[Mapping[str, tuple[str, str]]] = {
     "create_space": ("space_id", "id"),
     "create_thread": ("thread_id", "id"),
     "create_run": ("run_id", "id"),
+    "create_run_on_thread": ("run_id", "id"),
     "retry_run": ("run_id", "id"),
     "create_plan_item": ("task_id", "task_id"),
     "create_artifact": ("artifact_id", "id"),

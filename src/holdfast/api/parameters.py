@@ -34,6 +34,9 @@ Cursor: TypeAlias = Annotated[
 ]
 IdQuery: TypeAlias = Annotated[str | None, QueryParameter(pattern=r"^[A-Za-z0-9_-]{1,128}\Z")]
 """An id in the query."""
+ChildrenQuery: TypeAlias = Annotated[
+    bool, QueryParameter(description="Whether threads that were created for sub-agents are included.")
+]
 WaitSeconds: TypeAlias = Annotated[
     float,
     QueryParameter(
@@ -46,6 +49,7 @@ PlanItemNumber: TypeAlias = Annotated[
 ]
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_ETAG: Final = re.compile(r'"([!#-~]*)"|(\*)')
 _QUALITY: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
 _RESERVED_ARGUMENTS: Final = frozenset({"data", "request", "socket", "body"})
 _WRITE_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -71,6 +75,16 @@ def prefers_stream(accept: str) -> bool:
 def space_paths(path: str) -> list[str]:
     """Return the two paths of a route: for the default space, and for a named one."""
     return [f"/api{path}", f"/api/spaces/{{space_id:str}}{path}"]
+
+
+def parse_etags(header: str | None) -> list[str]:
+    """Return the tags of an `If-Match` header: quoted strings, or `*` for any."""
+    if header is None:
+        return []
+    matches = [_ETAG.fullmatch(part.strip()) for part in header.split(",")]
+    if None in matches:
+        raise Invalid('`If-Match` must be an `ETag` that was read, in quotes, such as `"3f9c"`', field="If-Match")
+    return [match[1] or match[2] or "" for match in matches if match is not None]
 
 
 def check_request(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
@@ -104,9 +118,7 @@ def _check_query(parameters: Iterable[tuple[str, Any]], handler: BaseRouteHandle
 
 REPEATABLE_PARAMETERS: Final = frozenset({"type"})
 """Query parameters that may be repeated."""
-FREE_TEXT_PARAMETERS: Final = frozenset(
-    {"title", "agent_type", "agentName", "tag", "type", "name", "cursor", "last_event_id"}
-)
+FREE_TEXT_PARAMETERS: Final = frozenset({"title", "agent_type", "agentName", "tag", "name", "cursor", "last_event_id"})
 """Query parameters that accept any text, including `null`."""
 
 

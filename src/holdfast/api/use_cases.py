@@ -15,19 +15,34 @@ from holdfast.api.tasks.tasks import TaskControl
 from holdfast.control.agents import AgentControl
 from holdfast.control.api_keys import KeyControl
 from holdfast.control.artifacts import ArtifactControl
+from holdfast.control.daemons import DaemonControl
+from holdfast.control.memories import MemoryControl
+from holdfast.control.memory_files import MemoryFileControl
 from holdfast.control.monitoring import HealthControl, MetricsControl
 from holdfast.control.plans import PlanControl
+from holdfast.control.recall import RecallControl
+from holdfast.control.reminders import ReminderControl
 from holdfast.control.run_details import RunDetailsControl
 from holdfast.control.run_starts import RunStartControl
 from holdfast.control.runs import RunControl
+from holdfast.control.schedules import ScheduleControl
 from holdfast.control.settings import SettingsControl
-from holdfast.control.spaces import NotificationControl, SpaceControl
+from holdfast.control.skills import SkillControl
+from holdfast.control.spaces import NotificationControl, SpaceControl, UsageControl
 from holdfast.control.streams.live_streams import LiveStreams
 from holdfast.control.threads import ConversationControl, ThreadControl
+from holdfast.control.tickets import TicketControl
+from holdfast.control.webhooks import WebhookControl
 from holdfast.ports.artifacts import Artifacts, Files
+from holdfast.ports.log import Messages
+from holdfast.ports.memory import Memories
 from holdfast.ports.queue import Interrupts
-from holdfast.ports.runs import Runs, Threads
-from holdfast.ports.spaces import Spaces
+from holdfast.ports.reminders import Reminders
+from holdfast.ports.runs import Plans, Runs
+from holdfast.ports.schedules import Schedules
+from holdfast.ports.skills import Skills
+from holdfast.ports.spaces import Grants, Spaces
+from holdfast.ports.webhooks import Webhooks
 
 
 class UseCases(NamedTuple):
@@ -35,14 +50,16 @@ class UseCases(NamedTuple):
 
     spaces: SpaceControl
     space_store: Spaces
+    grant_store: Grants
 
     keys: KeyControl
+    tickets: TicketControl
     agents: AgentControl
     threads: ThreadControl
-    thread_store: Threads
-
+    message_store: Messages
     conversations: ConversationControl
     plans: PlanControl
+    plan_store: Plans
     starts: RunStartControl
     runs: RunControl
     run_store: Runs
@@ -51,8 +68,24 @@ class UseCases(NamedTuple):
     artifacts: ArtifactControl
     artifact_store: Artifacts
     file_store: Files
+    memories: MemoryControl
+    memory_store: Memories
+    memory_files: MemoryFileControl
+    recall: RecallControl
+
+    skills: SkillControl
+    skill_store: Skills
+
+    schedules: ScheduleControl
+    schedule_store: Schedules
+    daemons: DaemonControl
+    reminders: ReminderControl
+    reminder_store: Reminders
+    webhooks: WebhookControl
+    webhook_store: Webhooks
 
     notifications: NotificationControl
+    usage: UsageControl
     streams: LiveStreams
     tasks: TaskControl
     completions: CompletionControl

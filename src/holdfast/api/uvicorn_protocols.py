@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import unquote
@@ -23,11 +24,18 @@ from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame
 
 from holdfast.api.asgi import AsgiApp, AsgiMessage, AsgiScope, Receive, Send
-from holdfast.api.errors import BadRequest, HeadersTooLarge, encode_error, status_of
+from holdfast.api.errors import BadRequest, HeadersTooLarge, RequestTimeout, encode_error, status_of
+from holdfast.api.waiting_connections import RequestPhase, WaitingConnections
 from holdfast.domain.errors import HoldfastError
 
 MAX_UNFINISHED_HEAD_BYTES: Final = 256 * 1024
 """Bytes of an incomplete request head. `HostOriginMiddleware` checks complete heads, with a lower limit."""
+MAX_HEADER_LINES: Final = 500
+"""Header lines of a request, with the trailers of its body: reading a line costs more than reading its bytes."""
+MAX_FRAMES_PER_READ: Final = 500
+"""WebSocket frames that a client may send at once: each costs microseconds, however short it is."""
+_PARSED_BYTES: Final = 2048
+"""Bytes of a WebSocket connection that are parsed before its frames are counted."""
 DRAIN_CHECK_SECONDS: Final = 1.0
 """Seconds between two checks whether the peer of a closing connection still reads what is buffered for it."""
 
@@ -43,28 +51,96 @@ _PROTOCOL_KEY: Final = "socket"
 class HttpProtocol(HttpToolsProtocol):
     """An HTTP/1.1 connection."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, waiting: WaitingConnections, **options: Any) -> None:
         super().__init__(*args, **options)
+        self._waiting = waiting
+        self._phase: RequestPhase | None = RequestPhase.IDLE
         self._in_head = False
         self._head_bytes = 0
+        self._in_request = False
+        self._header_lines = 0
+
+    @property
+    def address(self) -> str:
+        """The address of the client."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def is_read_paused(self) -> bool:
+        """Whether the app has not yet taken what was read."""
+        return self.flow.read_paused
+
+    def close_waiting(self, reason: str) -> None:
+        """Close the connection; a client that has sent part of a request gets an error."""
+        if self._phase is RequestPhase.IDLE:
+            close_draining(self.transport, self.loop)
+        else:
+            self._send_error(RequestTimeout(reason))
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait_for(RequestPhase.IDLE)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._waiting.remove(self)
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, unless it has arrived already."""
+        super().on_response_complete()
+        if not self.transport.is_closing() and self._is_idle():
+            self._wait_for(RequestPhase.IDLE)
+
+    def on_message_complete(self) -> None:
+        """Stop waiting: the request is complete."""
+        self._in_request = False
+        self._phase = None
+        self._waiting.remove(self)
+        super().on_message_complete()
+
+    def _wait_for(self, phase: RequestPhase) -> None:
+        self._phase = phase
+        self._waiting.wait(self, phase)
 
     def data_received(self, data: bytes) -> None:
-        """Parse a chunk; refuse a request head that is too long."""
+        """Parse a chunk; refuse a request head that is too long, and trailers or a chunk's head likewise."""
+        if self._phase is RequestPhase.BODY:
+            self._waiting.wait(self, RequestPhase.BODY)
         super().data_received(data)
-        if self._in_head:
+        if self._in_request and not self.transport.is_closing():
             self._head_bytes += len(data)
             limit = MAX_UNFINISHED_HEAD_BYTES
             if self._head_bytes > limit:
                 self._send_error(HeadersTooLarge(f"the headers may have at most {limit} bytes", limit=limit))
 
     def on_message_begin(self) -> None:
-        """Start to count the bytes of a request head."""
-        self._in_head, self._head_bytes = True, 0
+        """Start to count the bytes and lines of a request head."""
+        self._in_request = self._in_head = True
+        self._head_bytes = self._header_lines = 0
+        if self._is_idle():
+            self._wait_for(RequestPhase.HEAD)
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header line, and ignore a trailer: uvicorn would add it to the headers of the request."""
+        self._header_lines += 1
+        if self._header_lines > MAX_HEADER_LINES:
+            raise httptools.HttpParserError("too many header lines")
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """Add a part of the body, which is not counted as part of a head."""
+        self._head_bytes = 0
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         """Start the request; for a handshake, set the path and query of the scope, which uvicorn does not."""
         self._in_head = False
+        if self._phase is RequestPhase.HEAD:
+            self._wait_for(RequestPhase.BODY)
         super().on_headers_complete()
         if self.parser.should_upgrade():
             if self._should_upgrade():
@@ -87,6 +163,7 @@ class HttpProtocol(HttpToolsProtocol):
         key = handshake_key(self.scope)
         assert key is not None
         self.connections.discard(self)
+        self._waiting.remove(self)
         socket = WebSocketProtocol(config=self.config, server_state=self.server_state, app_state=self.app_state)
         socket.connection_made(self.transport)
         self.transport.set_protocol(socket)
@@ -107,8 +184,12 @@ class HttpProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, _with_early_close(app, cycle, self._close_early))
 
     def send_400_response(self, msg: str) -> None:
-        """Respond to data that is not an HTTP request."""
-        self._send_error(BadRequest("the request is not valid HTTP/1.1"))
+        """Respond to data that is not an HTTP request, or has too many headers."""
+        limit = MAX_HEADER_LINES
+        if self._header_lines > limit:
+            self._send_error(HeadersTooLarge(f"a request may have at most {limit} header lines", limit=limit))
+        else:
+            self._send_error(BadRequest("the request is not valid HTTP/1.1"))
 
     def _send_error(self, error: HoldfastError) -> None:
         """Send an error, unless a response is in progress, and close the connection."""
@@ -165,16 +246,17 @@ class HeadCoalescingTransport:
             self._write(b"")
 
     def _write(self, data: bytes) -> None:
-        self._transport.write(self._head + data)
+        if not self._transport.is_closing():  # uvloop raises an error for a connection that the client has closed
+            self._transport.write(self._head + data)
         self._head = b""
         self._cycle.transport = self._transport
 
 
-def uvicorn_config(app: AsgiApp, *, shutdown_grace_seconds: int) -> uvicorn.Config:
+def uvicorn_config(app: AsgiApp, *, shutdown_grace_seconds: int, max_files: int = 1024) -> uvicorn.Config:
     """Return the uvicorn configuration; responses in progress get `shutdown_grace_seconds` on shutdown."""
     return uvicorn.Config(
         app,
-        http=HttpProtocol,
+        http=cast(type[asyncio.Protocol], partial(HttpProtocol, waiting=WaitingConnections(max_files=max_files))),
         ws=WebSocketProtocol,
         ws_per_message_deflate=False,  # compression needs buffers per socket and bytes per event
         lifespan="off",
@@ -233,6 +315,23 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         for name in ("path", "raw_path", "query_string", "headers"):
             self.scope[name] = request_scope[name]
         self.scope["state"][_PROTOCOL_KEY] = self
+
+    def data_received(self, data: bytes) -> None:
+        """Parse a chunk; close the socket of a client that sends too many frames at once."""
+        self._frame_count = 0
+        for start in range(0, len(data), _PARSED_BYTES):
+            super().data_received(data[start : start + _PARSED_BYTES])
+            if self._frame_count > MAX_FRAMES_PER_READ and not self.transport.is_closing():
+                with suppress(InvalidState):  # the client is closing it too
+                    self.conn.send_close(CloseCode.POLICY_VIOLATION, "too many frames at once")
+                self.handle_parser_exception()
+            if self.transport.is_closing():
+                return
+
+    def handle_events(self) -> None:
+        """Count and handle the frames of a chunk."""
+        self._frame_count += len(self.conn.events)
+        super().handle_events()
 
     def start_keepalive(self) -> None:
         """Resume reading: the handshake was accepted."""

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Protocol
 
 from holdfast.domain.errors import Invalid
+from holdfast.domain.packages import install_command
 from holdfast.metrics.meters import Meters
 from holdfast.metrics.observed_calls import ObservedModel, model_call_metrics, tool_metrics_middleware
 from holdfast.ports.log import Journal
@@ -82,4 +83,4 @@ async def open_observability(
 def check_opentelemetry_installed() -> None:
     """Raise unless the OpenTelemetry packages are installed."""
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
-        raise Invalid("traces need a package: run `pip install 'holdfast[otel]'`", field="telemetry")
+        raise Invalid(f"traces need a package: run `{install_command('otel')}`", field="telemetry")

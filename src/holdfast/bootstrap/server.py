@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import resource
 import signal
 import socket
 import sys
@@ -11,30 +12,32 @@ from typing import Final
 
 import uvicorn
 
-from holdfast.api.app import create_app
-from holdfast.api.auth.middleware import AuthMiddleware
 from holdfast.api.auth.rate_limit import RequestRateLimiter
 from holdfast.api.middleware import LOOPBACK_HOSTS, HostOriginMiddleware
 from holdfast.api.use_cases import UseCases
 from holdfast.api.uvicorn_protocols import uvicorn_config
+from holdfast.bootstrap.api_app import open_api
+from holdfast.bootstrap.loop_watchdog import watch_event_loop
 from holdfast.bootstrap.server_options import (
     WILDCARD_ADDRESSES,
     ServerOptions,
+    check_bus,
     check_database,
     check_host_name,
     check_origin,
     is_local,
     read_oidc_authenticator,
 )
-from holdfast.bootstrap.use_cases import PrincipalUseCases, make_live_streams
-from holdfast.bootstrap.workspace import Holdfast, Options
-from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.bootstrap.workspace import OpenWorkspace, Options, open_workspace
 from holdfast.concurrency import cancel_and_wait
-from holdfast.control.principal import LOCAL_PRINCIPAL
+from holdfast.console.shelf import ConsoleShelf
 from holdfast.control.run_logging import RunStatusLogger
 from holdfast.domain.errors import Invalid, Unavailable
+from holdfast.workspace.server_address import published_address
 
 LISTEN_BACKLOG: Final = 2048
+MAX_FILES: Final = 65_536
+"""File descriptors that the server asks for."""
 TCP_USER_TIMEOUT_SECONDS: Final = 60
 """Time after which a connection is dropped if the peer acknowledges nothing."""
 SHUTDOWN_GRACE_SECONDS: Final = 5
@@ -47,11 +50,12 @@ async def serve(options: ServerOptions, *, on_ready: Callable[[str], None]) -> N
     """Serve until SIGTERM or SIGINT; `on_ready` is called with the URL once the server accepts requests."""
     local = is_local(options.host)
     check_database(options.database)
+    check_bus(options.bus, database=options.database)
     origins = [check_origin(origin) for origin in options.cors_origins]
     hosts = LOOPBACK_HOSTS | {_url_host(options.host), *map(check_host_name, options.allowed_hosts)}
     rate_limiter = RequestRateLimiter(options.rate_limit)
     oidc = None if options.oidc is None else read_oidc_authenticator(options.oidc)
-    engine = Options(workers=options.workers)
+    engine = Options(workers=options.workers, bus=options.bus)
     with open_listener(options.host, options.port) as listener:
         async with open_workspace(options.workspace, database=options.database, options=engine) as holdfast:
             holdfast.agents.broken()  # the first poll logs every broken agent
@@ -60,34 +64,31 @@ async def serve(options: ServerOptions, *, on_ready: Callable[[str], None]) -> N
                 raise Invalid(
                     f"`{options.host}` is reachable from outside, and there are no keys: {remedy}", field="host"
                 )
-            async with make_live_streams(holdfast) as streams, _run_status_logging(holdfast):
-                use_cases = PrincipalUseCases(
-                    holdfast,
-                    streams,
-                    version=options.version,
-                    default_agent=holdfast.default_agent,
-                    max_queued_runs=options.queue_depth,
+            api = open_api(
+                holdfast,
+                require_key=not local,
+                oidc=oidc,
+                rate_limiter=rate_limiter,
+                max_queued_runs=options.queue_depth,
+            )
+            async with api as (api_app, use_cases), _run_status_logging(holdfast):
+                app = HostOriginMiddleware(
+                    ConsoleShelf(api_app),
+                    hosts=hosts,
+                    allow_ip_hosts=options.host in WILDCARD_ADDRESSES,
+                    origins=origins,
+                    meters=holdfast.meters,
                 )
-                local_use_cases = use_cases.as_principal(LOCAL_PRINCIPAL)
-                auth = AuthMiddleware(
-                    use_cases.as_principal,
-                    use_cases.authenticator,
-                    oidc=oidc,
-                    require_key=not local,
-                    rate_limiter=rate_limiter,
-                )
-                async with auth:
-                    app = HostOriginMiddleware(
-                        create_app(local_use_cases, auth=auth),
-                        hosts=hosts,
-                        allow_ip_hosts=options.host in WILDCARD_ADDRESSES,
-                        origins=origins,
-                        meters=holdfast.meters,
-                    )
-                    host, port, *_ = listener.getsockname()
-                    server = _Server(app, on_ready=lambda: on_ready(f"http://{_url_host(host)}:{port}"))
-                    with _stop_on_signals(server, holdfast, local_use_cases):
-                        await server.serve(sockets=[listener])
+                host, port, *_ = listener.getsockname()
+                url = f"http://{_url_host(host)}:{port}"
+                server = _Server(app, on_ready=lambda: on_ready(url))
+                with (
+                    published_address(options.workspace, url),
+                    watch_event_loop(holdfast.meters.loop_stalls),
+                    _stop_on_signals(server, holdfast, use_cases),
+                ):
+                    await server.serve(sockets=[listener])
+                    await holdfast.engine.wait_until_drained()
 
 
 @contextmanager
@@ -110,12 +111,23 @@ def open_listener(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
+def raise_file_limit() -> int:
+    """Raise the limit of file descriptors as far as this process may, and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        return limit
+    return MAX_FILES if soft == resource.RLIM_INFINITY else soft
+
+
 class _Server(uvicorn.Server):
     """A uvicorn server that installs no signal handlers and reports when it is ready."""
 
     def __init__(self, app: HostOriginMiddleware, *, on_ready: Callable[[], None]) -> None:
         self._on_ready = on_ready
-        super().__init__(uvicorn_config(app, shutdown_grace_seconds=SHUTDOWN_GRACE_SECONDS))
+        grace_seconds = SHUTDOWN_GRACE_SECONDS
+        super().__init__(uvicorn_config(app, shutdown_grace_seconds=grace_seconds, max_files=raise_file_limit()))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept requests."""
@@ -133,7 +145,7 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def _stop_on_signals(server: _Server, holdfast: Holdfast, use_cases: UseCases) -> Iterator[None]:
+def _stop_on_signals(server: _Server, holdfast: OpenWorkspace, use_cases: UseCases) -> Iterator[None]:
     """Shut down on a signal: no new work, runs return to the queue, responses finish. A second signal exits at once."""
 
     def stop() -> None:
@@ -154,13 +166,14 @@ def _stop_on_signals(server: _Server, holdfast: Holdfast, use_cases: UseCases) -
 
 
 @asynccontextmanager
-async def _run_status_logging(holdfast: Holdfast) -> AsyncIterator[None]:
+async def _run_status_logging(holdfast: OpenWorkspace) -> AsyncIterator[None]:
     logger = RunStatusLogger(events=holdfast.store.events, runs=holdfast.store.runs)
     with holdfast.watcher.listen(logger.on_wake):
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(logger.run())
             yield
             await cancel_and_wait([task])
+            await logger.flush()
 
 
 def _url_host(host: str) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from holdfast.api.auth.middleware import Authenticator
 from holdfast.bootstrap.store import SystemClock
 from holdfast.domain.errors import Invalid
+from holdfast.domain.packages import install_command
 from holdfast.workspace.json_files import decode_json
 
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -30,6 +31,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     port: int = DEFAULT_PORT
     """0 chooses a free port."""
     database: str | None = None
+    bus: str | None = None
+    """The URL of a NATS server that carries hints and events between processes."""
     workers: int | None = None
     cors_origins: Sequence[str] = ()
     allowed_hosts: Sequence[str] = ()
@@ -73,13 +76,26 @@ def check_database(database: str | None) -> None:
         remedy = "give a `postgresql://` URL or the path of a SQLite file"
         raise Invalid(f"`{scheme if database else ''}` is not a supported database: {remedy}", field="database")
     if is_url and find_spec("asyncpg") is None:
-        raise Invalid("PostgreSQL needs a package: run `pip install 'holdfast[postgres]'`", field="database")
+        raise Invalid(f"PostgreSQL needs a package: run `{install_command('postgres')}`", field="database")
     try:
         is_valid = not is_url or urlsplit(str(database)).port != 0
     except ValueError:
         is_valid = False
     if not is_valid:
         raise Invalid("the URL of the database cannot be parsed: its host or port is invalid", field="database")
+
+
+def check_bus(bus: str | None, *, database: str | None) -> None:
+    """Raise unless `bus` is the URL of a NATS server that several processes can use."""
+    if bus is None:
+        return
+    if find_spec("nats") is None:
+        raise Invalid(f"the bus needs a package: run `{install_command('nats')}`", field="bus")
+    if database is None or "://" not in database:
+        raise Invalid("a bus connects processes that share a database: give a `postgresql://` URL too", field="bus")
+    from holdfast.bus.nats import split_url
+
+    split_url(bus)
 
 
 def read_oidc_authenticator(file: Path) -> Authenticator:

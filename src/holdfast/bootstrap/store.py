@@ -1,14 +1,16 @@
 """Opening a store and its bus; a database driver is imported only when it is used."""
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from holdfast.domain.instant import Millis
 from holdfast.metrics.meters import Meters
 from holdfast.ports.bus import Bus
+from holdfast.ports.queue import Leases
 from holdfast.ports.runtime import Clock
+from holdfast.store.leases import SqlLeases
 from holdfast.store.store import Store
 
 
@@ -21,9 +23,14 @@ class SystemClock:
 
 
 @asynccontextmanager
-async def open_bus(where: str | Path) -> AsyncIterator[Bus]:
-    """Open the bus of the store at `where`."""
-    if is_postgres(where):
+async def open_bus(where: str | Path, *, url: str | None = None) -> AsyncIterator[Bus]:
+    """Open the bus of the store at `where`, or that of the NATS server at `url`."""
+    if url is not None:
+        from holdfast.bus.nats import open_bus as open_nats_bus
+
+        async with open_nats_bus(url) as bus:
+            yield bus
+    elif is_postgres(where):
         from holdfast.bus.postgres import open_bus as open_postgres_bus
 
         async with open_postgres_bus(str(where)) as bus:
@@ -62,6 +69,23 @@ async def open_store(
 
             sqlite = open_sqlite(Path(where), clock=now, bus=bus, read_only=read_only)
             yield Store(await stack.enter_async_context(sqlite), meters=meters)
+
+
+def lease_opener(where: str | Path, *, clock: Clock | None = None) -> Callable[[], AbstractAsyncContextManager[Leases]]:
+    """Return a function that opens the leases of a PostgreSQL store over a single connection, on any event loop."""
+
+    @asynccontextmanager
+    async def open_leases() -> AsyncIterator[Leases]:
+        from holdfast.bus.local import LocalBus
+        from holdfast.store.postgres.database import open_single_connection
+
+        database = open_single_connection(
+            str(where), clock=clock or SystemClock(), use_local_clock=clock is not None, bus=LocalBus()
+        )
+        async with database as postgres:
+            yield SqlLeases(postgres, Meters())
+
+    return open_leases
 
 
 def is_postgres(where: str | Path) -> bool:

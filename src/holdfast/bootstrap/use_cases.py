@@ -12,26 +12,36 @@ from holdfast.api.openai.completions import CompletionControl
 from holdfast.api.tasks.tasks import TaskControl
 from holdfast.api.use_cases import UseCases
 from holdfast.bootstrap.store import SystemClock
-from holdfast.bootstrap.workspace import Holdfast
+from holdfast.bootstrap.workspace import OpenWorkspace
 from holdfast.control.agents import AgentControl
 from holdfast.control.api_keys import CachedKeyAuthenticator, KeyControl
 from holdfast.control.artifacts import ArtifactControl
+from holdfast.control.daemons import DaemonControl
+from holdfast.control.memories import MemoryControl
+from holdfast.control.memory_files import FolderMemoryFiles, MemoryFileControl
 from holdfast.control.monitoring import HealthControl, MetricsControl
 from holdfast.control.plans import PlanControl
 from holdfast.control.principal import Principal
+from holdfast.control.recall import RecallControl
+from holdfast.control.reminders import ReminderControl
 from holdfast.control.run_details import RunDetailsControl
 from holdfast.control.run_starts import RunStartControl
 from holdfast.control.runs import QueueLimit
-from holdfast.control.spaces import NotificationControl, SpaceControl
+from holdfast.control.schedules import ScheduleControl
+from holdfast.control.skills import SkillControl
+from holdfast.control.spaces import NotificationControl, SpaceControl, UsageControl
 from holdfast.control.streams.live_streams import LiveStreams, StreamLimits
 from holdfast.control.threads import ConversationControl, ThreadControl
+from holdfast.control.tickets import TicketAuthenticator, TicketControl
+from holdfast.control.webhooks import WebhookControl
+from holdfast.domain.space import Scope
 from holdfast.ports.runtime import Clock
 
 MAX_CACHED_PRINCIPALS: Final = 1024
 """Principals whose use cases are cached."""
 
 
-def make_live_streams(holdfast: Holdfast, limits: StreamLimits | None = None) -> LiveStreams:
+def make_live_streams(holdfast: OpenWorkspace, limits: StreamLimits | None = None) -> LiveStreams:
     """Return the live streams of an open workspace."""
     store = holdfast.store
     return LiveStreams(
@@ -49,7 +59,7 @@ class PrincipalUseCases:
 
     def __init__(
         self,
-        holdfast: Holdfast,
+        holdfast: OpenWorkspace,
         streams: LiveStreams,
         *,
         version: str,
@@ -63,13 +73,14 @@ class PrincipalUseCases:
         self._streams = streams
         self._default_agent = default_agent
         self._clock = clock or SystemClock()
-        self._health = HealthControl(store.spaces, version=version)
+        self._health = HealthControl(store.health, version=version)
         self._metrics = MetricsControl(holdfast.meters, store.run_counts, version=version)
         self._queue_limit = None
         if max_queued_runs is not None:
             self._queue_limit = QueueLimit(store.run_counts, max_queued=max_queued_runs)
         self._cache: dict[Principal, UseCases] = {}
         self.authenticator = CachedKeyAuthenticator(store.api_keys, self._clock)
+        self.ticket_authenticator = TicketAuthenticator(store.tickets, self.authenticator, self._clock)
 
     def as_principal(self, principal: Principal) -> UseCases:
         """Return the use cases that act for a principal."""
@@ -89,6 +100,7 @@ class PrincipalUseCases:
         threads = ThreadControl(
             threads=store.threads,
             runs=store.runs,
+            requests=store.requests,
             agents=holdfast.agents,
             default_agent=self._default_agent,
             principal=name,
@@ -102,6 +114,7 @@ class PrincipalUseCases:
             threads=store.threads,
             messages=store.messages,
             interrupts=store.interrupts,
+            requests=store.requests,
             agents=holdfast.agents,
             watcher=holdfast.watcher,
             streams=streams,
@@ -117,14 +130,21 @@ class PrincipalUseCases:
             conversations=conversations,
         )
         return UseCases(
-            spaces=SpaceControl(store.spaces, principal=principal),
+            spaces=SpaceControl(
+                store.spaces, store.requests, store.grants, holdfast.working_folders, principal=principal
+            ),
             space_store=store.spaces,
+            grant_store=store.grants,
             keys=KeyControl(store.api_keys, self.authenticator, self._clock, principal=principal),
+            tickets=TicketControl(store.tickets, self._clock, principal=principal),
             agents=agents,
             threads=threads,
-            thread_store=store.threads,
+            message_store=store.messages,
             conversations=conversations,
-            plans=PlanControl(threads=store.threads, runs=store.runs, plans=store.plans, principal=name),
+            plans=PlanControl(
+                threads=store.threads, runs=store.runs, plans=store.plans, requests=store.requests, principal=name
+            ),
+            plan_store=store.plans,
             starts=starts,
             runs=runs,
             run_store=store.runs,
@@ -137,11 +157,63 @@ class PrincipalUseCases:
             ),
             interrupt_store=store.interrupts,
             artifacts=ArtifactControl(
-                artifacts=store.artifacts, files=store.files, threads=store.threads, runs=store.runs, principal=name
+                artifacts=store.artifacts,
+                threads=store.threads,
+                runs=store.runs,
+                requests=store.requests,
+                principal=name,
             ),
             artifact_store=store.artifacts,
             file_store=store.files,
+            schedules=ScheduleControl(
+                schedules=store.schedules,
+                firing=holdfast.firing,
+                requests=store.requests,
+                clock=self._clock,
+                principal=name,
+            ),
+            schedule_store=store.schedules,
+            daemons=DaemonControl(
+                schedules=store.schedules, firing=holdfast.firing, agents=holdfast.agents, space=space, principal=name
+            ),
+            reminders=ReminderControl(
+                reminders=store.reminders,
+                schedules=store.schedules,
+                threads=store.threads,
+                firing=holdfast.firing,
+                requests=store.requests,
+                clock=self._clock,
+                principal=name,
+            ),
+            reminder_store=store.reminders,
+            webhooks=WebhookControl(webhooks=store.webhooks, addresses=holdfast.web_addresses, principal=name),
+            webhook_store=store.webhooks,
+            memories=MemoryControl(
+                memories=store.memories,
+                graph=store.memory_graph,
+                archive=store.memory_archive,
+                forgetting=store.forgetting,
+                requests=store.requests,
+                recall=holdfast.recall,
+                principal=name,
+            ),
+            memory_store=store.memories,
+            memory_files=MemoryFileControl(FolderMemoryFiles(holdfast.working_folders), store.spaces),
+            recall=RecallControl(
+                recall=holdfast.recall, memories=store.memories, threads=store.threads, principal=name
+            ),
+            skills=SkillControl(
+                skills=store.skills,
+                shelf=holdfast.skills,
+                agents=holdfast.agents,
+                requests=store.requests,
+                runs=store.runs,
+                values=store.values,
+                principal=name,
+            ),
+            skill_store=store.skills,
             notifications=NotificationControl(store.notifications),
+            usage=UsageControl(store.usage, self._clock),
             streams=streams,
             tasks=TaskControl(
                 space=space,
@@ -151,6 +223,7 @@ class PrincipalUseCases:
                 steps=store.steps,
                 contexts=store.contexts,
                 interrupts=store.interrupts,
+                requests=store.requests,
                 agents=holdfast.agents,
                 streams=streams,
             ),
@@ -158,7 +231,12 @@ class PrincipalUseCases:
             sessions=sessions,
             chats=ChatControl(agents=agents, sessions=sessions, completions=completions, runs=store.runs),
             live=LiveControl(
-                space=space, streams=streams, runs=store.runs, sessions=sessions, methods=holdfast.remote_methods
+                space=space,
+                streams=streams,
+                runs=store.runs,
+                sessions=sessions,
+                methods=holdfast.remote_methods,
+                may_run=principal.scope.includes(Scope.RUN),
             ),
             settings=holdfast.settings,
             model_calls=ModelCalls(models=holdfast.models, known=holdfast.known_models),

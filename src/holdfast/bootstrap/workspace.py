@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -13,48 +13,70 @@ from holdfast.agent.context.tokens import EstimatedTokens
 from holdfast.agent.loop import AgentExecutor
 from holdfast.agent.run_context import LoopConfig
 from holdfast.bootstrap.logs import redact_logs
+from holdfast.bootstrap.memory import WorkspaceRecall
 from holdfast.bootstrap.observability import Tracer, open_observability
-from holdfast.bootstrap.store import SystemClock, open_bus, open_store
+from holdfast.bootstrap.store import SystemClock, is_postgres, lease_opener, open_bus, open_store
 from holdfast.bootstrap.workspace_tools import known_tool_names, open_mcp, workspace_tools
+from holdfast.concurrency import cancel_and_wait, start_background
 from holdfast.control.api_keys import CachedKeyAuthenticator, KeyControl
-from holdfast.control.local_runtime import LocalLibrary, LocalSubagentRuns
+from holdfast.control.daemons import DAEMON_SYNC_SECONDS, DaemonSync
+from holdfast.control.local_runtime import LocalLibrary, LocalMemoryLibrary, LocalSubagentRuns
+from holdfast.control.memory_files import FolderMemoryFiles
 from holdfast.control.platform_tools import CombinedTools, PlatformTools
+from holdfast.control.reminders import ReminderControl, ReminderTools
 from holdfast.control.remote_methods import RemoteMethods
 from holdfast.control.runs import RunControl
+from holdfast.control.schedules import SCHEDULE_TIMER, FiringControl
 from holdfast.control.settings import SettingsControl
-from holdfast.domain.errors import IdTaken, StoreOwned
+from holdfast.control.skills import SkillShelf
+from holdfast.domain.errors import IdTaken, Invalid, StoreOwned
 from holdfast.domain.ids import OwnerId
 from holdfast.domain.mcp_server import MCP_TOOL_PREFIX
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.tool import REMOTE_METHOD_PREFIX
-from holdfast.engine.engine import Engine, NotificationLoop
-from holdfast.engine.timers import TimerLoop
+from holdfast.engine.engine import BackgroundLoop, Engine, NotificationLoop
+from holdfast.engine.leases import OpenLeases
+from holdfast.engine.loops import run_every
+from holdfast.engine.timers import TimerAction, TimerLoop
 from holdfast.engine.watcher import Watcher
+from holdfast.engine.webhooks import WebhookLoop
 from holdfast.engine.worker import DEFAULT_DRAIN_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, DEFAULT_LEASE, Worker
 from holdfast.metrics.meters import Meters
+from holdfast.models.packages import check_agent_packages
 from holdfast.models.registry import ListedModels, ModelRegistry
+from holdfast.ports.memory import Recall
 from holdfast.ports.model import KnownModels, Models
 from holdfast.ports.runtime import Clock, Executor
+from holdfast.ports.tools import WorkingFolders
 from holdfast.ports.workspace import Agents
 from holdfast.sandbox.processes import open_processes
 from holdfast.store.store import Store
 from holdfast.tools.tool import Tool
+from holdfast.tools.web.client import GuardedResolver, WebClient
 from holdfast.workspace.agents import FolderAgents
+from holdfast.workspace.code_agents import CodeAgent
 from holdfast.workspace.folder import Workspace
+from holdfast.workspace.function_tools import REFRESH_SECONDS
 from holdfast.workspace.settings import FolderSettings
 from holdfast.workspace.settings_file import WorkspaceSettingsFile
+from holdfast.workspace.skills import WorkspaceSkills
 
 
-class Holdfast(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class OpenWorkspace(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """An open workspace: its store, its agents, and the engine that runs them."""
 
     store: Store
+    recall: Recall
     runs: RunControl
+    firing: FiringControl
+    web_addresses: GuardedResolver
     agents: Agents
     models: Models
     known_models: KnownModels
+    working_folders: WorkingFolders
     remote_methods: RemoteMethods
     settings: SettingsControl
+    skills: SkillShelf
     watcher: Watcher
     engine: Engine
     meters: Meters
@@ -72,19 +94,23 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     loop_config: LoopConfig = LoopConfig()
     tools: Sequence[Tool] = ()
     """Additional tools of this process."""
+    agents: Sequence[CodeAgent] = ()
+    """Agents of this process, beside those in the folder; their tools are added to `tools`."""
+    bus: str | None = None
+    """The URL of a NATS server; without it the bus is that of the database."""
     tracing: Tracer | None = None
     """Emits spans, instead of the tracing that the settings configure."""
 
 
 @asynccontextmanager
-async def open(
+async def open_workspace(
     workspace: str | Path,
     *,
     database: str | Path | None = None,
     options: Options | None = None,
     clock: Clock | None = None,
-) -> AsyncIterator[Holdfast]:
-    """Open a workspace, and run its agents until the block ends.
+) -> AsyncIterator[OpenWorkspace]:
+    """Open a workspace, and run its agents until the block ends; `holdfast.open` is this with the Python API.
 
     The store is the SQLite file of the workspace, or the given `database`.
     """
@@ -92,60 +118,120 @@ async def open(
     folder.prepare()
     options = options or Options()
     where, now = database or folder.database, clock or SystemClock()
-    tool_names = known_tool_names(folder, options.tools)
+    in_code = [agent.definition(folder) for agent in options.agents]
+    process_tools = _process_tools(options)
+    tool_names = known_tool_names(folder, process_tools)
     settings = FolderSettings(folder, tool_names=tool_names)
     async with AsyncExitStack() as stack:
         telemetry = open_observability(settings.get().telemetry, tracing=options.tracing)
         observability = await stack.enter_async_context(telemetry)
-        bus = await stack.enter_async_context(open_bus(where))
+        bus = await stack.enter_async_context(open_bus(where, url=options.bus))
         store = await stack.enter_async_context(open_store(where, bus=bus, clock=clock, meters=observability.meters))
-        models = await stack.enter_async_context(ModelRegistry(settings.get().providers, wrap=observability.model))
-        agents = FolderAgents(folder, settings=settings.get, tool_names=tool_names)
+        models = await stack.enter_async_context(
+            ModelRegistry(
+                settings.get().providers, direct_lane_off=settings.get().direct_lane_off, wrap=observability.model
+            )
+        )
+        agents = FolderAgents(
+            folder,
+            settings=settings.get,
+            tool_names=tool_names,
+            check_models=lambda names: check_agent_packages(names, settings.get().providers),
+            in_code=in_code,
+        )
+        skills = SkillShelf(WorkspaceSkills(folder), store.skills, scripts_folder=folder.data_folder / "skills")
         watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=now)
         processes = await stack.enter_async_context(open_processes())
-        tools = workspace_tools(folder, processes, settings.get(), options.tools)
+        tools = workspace_tools(folder, processes, settings.get(), process_tools)
         redact_logs(tools.redaction)
+        await tools.functions.refresh()
         methods = RemoteMethods(store.journal)
         mcp = await stack.enter_async_context(open_mcp(folder, processes, settings.get, store=store, agents=agents))
-        platform = PlatformTools(store.runs, store.journal, store.values)
+        runs = RunControl(
+            runs=store.runs,
+            threads=store.threads,
+            messages=store.messages,
+            interrupts=store.interrupts,
+            requests=store.requests,
+            files=store.files,
+            agents=agents,
+            models=models,
+        )
+        firing = FiringControl(
+            schedules=store.schedules,
+            reminders=store.reminders,
+            requests=store.requests,
+            runs=runs,
+            agents=agents,
+            default_agent=lambda: settings.get().default_agent,
+        )
+        recall = WorkspaceRecall(
+            store,
+            settings.get().recall,
+            folder=folder.path,
+            redact=tools.redaction.text,
+            clock=now,
+            watcher=watcher,
+        )
         executor = AgentExecutor(
             journal=observability.journal(store.journal),
-            library=LocalLibrary(agents, store.files, store.interrupts),
+            library=LocalLibrary(agents, store.files, store.artifacts, store.grants, store.reminders, skills),
+            memory=LocalMemoryLibrary(
+                store.memories, store.memory_graph, store.messages, recall.search, FolderMemoryFiles(tools.folders)
+            ),
             subagents=LocalSubagentRuns(store.runs, store.subscriptions, store.journal, store.values),
-            remote=CombinedTools(platform, prefixed={REMOTE_METHOD_PREFIX: methods, MCP_TOOL_PREFIX: mcp}),
+            remote=CombinedTools(
+                _platform_tools(store, firing, now),
+                prefixed={REMOTE_METHOD_PREFIX: methods, MCP_TOOL_PREFIX: mcp},
+            ),
             models=models,
             tokens=EstimatedTokens(),
             clock=now,
             workspace=folder.path.name,
             tools=tools.tools,
+            folders=tools.folders,
             custom_tools=tools.custom_tools,
             redaction=tools.redaction,
             config=options.loop_config,
             middleware=observability.middleware,
         )
-        workers = settings.get().workers if options.workers is None else options.workers
-        engine = _make_engine(store, watcher, observability.executor(executor), now, options, workers=workers)
+        daemons = DaemonSync(schedules=store.schedules, agents=agents, space=DEFAULT_SPACE)
+        engine = _make_engine(
+            store,
+            watcher,
+            observability.executor(executor),
+            now,
+            options,
+            workers=settings.get().workers if options.workers is None else options.workers,
+            actions={SCHEDULE_TIMER: firing.fire},
+            loops=[
+                lambda: run_every("synchronising daemons", daemons.sync, seconds=DAEMON_SYNC_SECONDS),
+                lambda: run_every("loading function tools", tools.functions.refresh, seconds=REFRESH_SECONDS),
+                recall.run,
+                WebhookLoop(
+                    webhooks=store.webhooks, http=WebClient(tools.web_addresses), watcher=watcher, clock=now
+                ).run,
+            ],
+            open_leases=lease_opener(where, clock=clock) if is_postgres(where) else None,
+        )
         await create_default_space(store)
         await stack.enter_async_context(engine.running())
-        yield Holdfast(
+        await stack.enter_async_context(_importing_providers(models, agents))
+        yield OpenWorkspace(
             store=store,
-            runs=RunControl(
-                runs=store.runs,
-                threads=store.threads,
-                messages=store.messages,
-                inbox=store.inbox,
-                interrupts=store.interrupts,
-                files=store.files,
-                agents=agents,
-                models=models,
-            ),
+            recall=recall.search,
+            runs=runs,
+            firing=firing,
+            web_addresses=tools.web_addresses,
             agents=agents,
             models=models,
+            working_folders=tools.folders,
             known_models=ListedModels(lambda: settings.get().providers),
             remote_methods=methods,
             settings=SettingsControl(
                 WorkspaceSettingsFile(folder, settings, tool_names=tool_names), redaction=tools.redaction
             ),
+            skills=skills,
             watcher=watcher,
             engine=engine,
             meters=observability.meters,
@@ -153,8 +239,43 @@ async def open(
         )
 
 
+def _platform_tools(store: Store, firing: FiringControl, clock: Clock) -> PlatformTools:
+    reminders = ReminderControl(
+        reminders=store.reminders,
+        schedules=store.schedules,
+        threads=store.threads,
+        firing=firing,
+        requests=store.requests,
+        clock=clock,
+    )
+    tools = ReminderTools(control=reminders, reminders=store.reminders, values=store.values)
+    return PlatformTools(store.runs, store.journal, store.values, reminders=tools)
+
+
+@asynccontextmanager
+async def _importing_providers(models: Models, agents: Agents) -> AsyncIterator[None]:
+    """Import the libraries of the providers that agents name, in a thread: the first call should not wait for them."""
+    names = dict.fromkeys(name for agent in agents.all() for name in agent.models)
+    task = start_background(
+        models.prepare(list(names)), name="holdfast-provider-imports", ended_by="_importing_providers"
+    )
+    try:
+        yield
+    finally:
+        await cancel_and_wait([task])
+
+
 def _make_engine(
-    store: Store, watcher: Watcher, executor: Executor, clock: Clock, options: Options, *, workers: int
+    store: Store,
+    watcher: Watcher,
+    executor: Executor,
+    clock: Clock,
+    options: Options,
+    *,
+    workers: int,
+    actions: Mapping[str, TimerAction],
+    loops: Sequence[BackgroundLoop],
+    open_leases: OpenLeases | None,
 ) -> Engine:
     owner = OwnerId(f"{os.getpid()}-{secrets.token_hex(8)}")
     timers = TimerLoop(
@@ -165,6 +286,7 @@ def _make_engine(
         watcher=watcher,
         clock=clock,
         owner=owner,
+        actions=actions,
         lease=options.lease,
     )
     worker = None
@@ -180,9 +302,19 @@ def _make_engine(
             lease=options.lease,
             heartbeat=options.heartbeat,
             drain=options.drain,
+            open_leases=open_leases,
         )
     notifications = NotificationLoop(notifications=store.notifications, watcher=watcher)
-    return Engine(watcher=watcher, timers=timers, notifications=notifications, worker=worker)
+    return Engine(watcher=watcher, timers=timers, notifications=notifications, worker=worker, loops=loops)
+
+
+def _process_tools(options: Options) -> list[Tool]:
+    """Return the tools of this process; the same one may be named more than once, but not two of one name."""
+    tools: dict[str, Tool] = {}
+    for tool in (*options.tools, *(tool for agent in options.agents for tool in agent.tools)):
+        if tools.setdefault(tool.spec.name, tool) is not tool:
+            raise Invalid(f"two tools are named `{tool.spec.name}`: rename one of them", field="tools")
+    return list(tools.values())
 
 
 async def create_default_space(store: Store) -> None:

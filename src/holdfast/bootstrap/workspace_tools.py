@@ -10,9 +10,11 @@ import msgspec
 
 from holdfast.domain.mcp_server import env_references
 from holdfast.domain.web_settings import WebSettings, private_hosts
-from holdfast.mcp.servers import ServerLauncher, open_mcp_servers
+from holdfast.mcp.launcher import ServerLauncher
+from holdfast.mcp.servers import open_mcp_servers
 from holdfast.mcp.tools import McpTools
 from holdfast.ports.sandbox import Processes, Sandbox
+from holdfast.ports.tools import WorkingFolders
 from holdfast.ports.workspace import Agents
 from holdfast.sandbox.detection import DetectedSandbox, UnconfinedSandbox
 from holdfast.sandbox.working_folders import WorkspaceFolders
@@ -26,18 +28,23 @@ from holdfast.tools.web.client import GuardedResolver, SystemResolver, WebClient
 from holdfast.tools.web.fetch import MarkdownConverter
 from holdfast.tools.web.search import HttpWebSearch, as_json_search
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.settings import Settings
+from holdfast.workspace.function_tools import FunctionTools
+from holdfast.workspace.settings import GitIdentity, Settings
 from holdfast.workspace.tools import FolderTools, KnownTools
 
 _RESERVED_NAMES: Final = KNOWN_TOOLS | {NETWORK_RULE}
 
 
 class WorkspaceTools(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools of a workspace, and the redaction of their results."""
+    """The tools of a workspace, the folders that they use, and the redaction of their results."""
 
+    folders: WorkingFolders
     tools: Sequence[Tool]
     custom_tools: Callable[[], Sequence[Tool]]
+    functions: FunctionTools
     redaction: Redaction
+    web_addresses: GuardedResolver
+    """Resolves the hosts that may be reached."""
 
 
 def known_tool_names(workspace: Workspace, process_tools: Sequence[Tool]) -> KnownTools:
@@ -51,27 +58,52 @@ def workspace_tools(
     """Return the tools of a workspace; a tool of this process replaces a built-in one with the same name."""
     redaction = Redaction(secret_values(os.environ, named=_secret_variables(settings)))
     folders = WorkspaceFolders(workspace.path)
+    sandbox = make_sandbox(workspace, processes, settings)
     commands = CommandRunner(
-        make_sandbox(processes, settings),
+        sandbox,
         folders,
         workspace=workspace.path,
         redaction=redaction,
         confined=settings.sandbox != "off",
+        variables=git_variables(settings.git),
     )
     replaced = {tool.spec.name for tool in process_tools}
     builtin = (*file_tools(folders), *command_tools(commands), *_web_tools(settings.web, processes))
+    reserved = reserved_tool_names(process_tools)
+    custom = FolderTools(workspace, commands, reserved=reserved)
+    functions = FunctionTools(
+        workspace,
+        sandbox=sandbox,
+        commands=commands,
+        in_process=settings.function_tools == "in_process",
+        reserved=reserved,
+    )
     return WorkspaceTools(
+        folders=folders,
         tools=[*(tool for tool in builtin if tool.spec.name not in replaced), *process_tools],
-        custom_tools=FolderTools(workspace, commands, reserved=reserved_tool_names(process_tools)).get,
+        custom_tools=lambda: (*custom.get(), *functions.get()),
+        functions=functions,
         redaction=redaction,
+        web_addresses=web_addresses(settings.web),
     )
 
 
+def git_variables(identity: GitIdentity | None) -> dict[str, str]:
+    """Return the environment variables that make an identity the author of commits."""
+    if identity is None:
+        return {}
+    roles, name, email = ("AUTHOR", "COMMITTER"), identity.name, identity.email
+    return {f"GIT_{role}_{field}": value for role in roles for field, value in (("NAME", name), ("EMAIL", email))}
+
+
 def _web_tools(settings: WebSettings, processes: Processes) -> list[Tool]:
-    resolver = SystemResolver()
-    http = WebClient(GuardedResolver(resolver, private=private_hosts(settings.allow_private)))
-    engine = None if settings.search is None else HttpWebSearch(as_json_search(settings.search), resolver)
-    return web_tools(http, MarkdownConverter(processes), engine)
+    engine = None if settings.search is None else HttpWebSearch(as_json_search(settings.search), SystemResolver())
+    return web_tools(WebClient(web_addresses(settings)), MarkdownConverter(processes), engine)
+
+
+def web_addresses(settings: WebSettings) -> GuardedResolver:
+    """Return the resolver of hosts that may be reached."""
+    return GuardedResolver(SystemResolver(), private=private_hosts(settings.allow_private))
 
 
 def _secret_variables(settings: Settings) -> list[str]:
@@ -83,11 +115,11 @@ def _secret_variables(settings: Settings) -> list[str]:
     return [name for name in variables if name is not None]
 
 
-def make_sandbox(processes: Processes, settings: Settings) -> Sandbox:
+def make_sandbox(workspace: Workspace, processes: Processes, settings: Settings) -> Sandbox:
     """Return the sandbox of commands."""
     if settings.sandbox == "off":
         return UnconfinedSandbox(processes)
-    return DetectedSandbox(processes, readable=tuple(map(Path, settings.sandbox_reads)))
+    return DetectedSandbox(processes, readable=tuple(map(Path, settings.sandbox_reads)), workspace=workspace.path)
 
 
 def reserved_tool_names(process_tools: Sequence[Tool]) -> frozenset[str]:
@@ -95,17 +127,22 @@ def reserved_tool_names(process_tools: Sequence[Tool]) -> frozenset[str]:
     return _RESERVED_NAMES.union(tool.spec.name for tool in process_tools)
 
 
+def make_server_launcher(workspace: Workspace, processes: Processes, settings: Settings) -> ServerLauncher:
+    """Return the launcher of MCP servers."""
+    return ServerLauncher(
+        workspace=workspace.path,
+        data_folder=workspace.data_folder,
+        sandbox=make_sandbox(workspace, processes, settings),
+        unconfined=UnconfinedSandbox(processes),
+    )
+
+
 @asynccontextmanager
 async def open_mcp(
     workspace: Workspace, processes: Processes, settings: Callable[[], Settings], *, store: Store, agents: Agents
 ) -> AsyncIterator[McpTools]:
     """Yield the MCP tools; each server is connected on first use."""
-    launcher = ServerLauncher(
-        workspace=workspace.path,
-        data_folder=workspace.data_folder,
-        sandbox=make_sandbox(processes, settings()),
-        unconfined=UnconfinedSandbox(processes),
-    )
+    launcher = make_server_launcher(workspace, processes, settings())
     async with open_mcp_servers(launcher, runs=store.runs) as servers:
         yield McpTools(
             servers,

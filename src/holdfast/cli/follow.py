@@ -1,168 +1,182 @@
-"""Follow a run over SSE or WebSocket, with reconnects: every event once, in order, until the run ends."""
+"""`holdfast run follow`, `run watch` and `run respond`: see a run work, and answer it."""
 
 import asyncio
-import random
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final, NamedTuple, TypeAlias
+import math
+import shlex
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
-import httpx2
-import msgspec
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosedOK, InvalidStatus, WebSocketException
+import typer
 
-from holdfast.cli.client import (
-    CONNECT_TIMEOUT_SECONDS,
-    READ_TIMEOUT_SECONDS,
-    ServerClient,
-    ServerUnreachable,
-    map_transport_errors,
-    response_error,
-    run_path,
-)
-from holdfast.domain.errors import Unavailable
+from holdfast.cli.arguments import RunArgument, decode_json
+from holdfast.cli.command import command, connect, connect_async, options, server_options
+from holdfast.cli.main import EXIT_INTERRUPTED
+from holdfast.cli.output import print_line, print_message
+from holdfast.cli.questions import form_content
+from holdfast.cli.runs import EXIT_CODES, run
+from holdfast.cli.tables import print_done
+from holdfast.domain.content import Json
+from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import RunId
+from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.run import Run
 
-
-class StreamedEvent(NamedTuple):
-    """An event of a stream: its sequence number, and its bytes as in the log."""
-
-    seq: int
-    data: bytes
+if TYPE_CHECKING:
+    from holdfast.client.client import Client
 
 
-EventConnection: TypeAlias = AbstractAsyncContextManager[AsyncIterator[StreamedEvent]]
+class RunView(Protocol):
+    """The output of a followed run."""
+
+    def show_run(self, run: Run) -> None:
+        """Show the run that is followed."""
+
+    def show_event(self, data: bytes) -> None:
+        """Show an event, encoded as in the log."""
+
+    def notify(self, message: str) -> None:
+        """Show a message about the connection."""
 
 
-@asynccontextmanager
-async def connect_sse(remote: ServerClient, run_id: RunId, after: int) -> AsyncIterator[AsyncIterator[StreamedEvent]]:
-    """Connect and yield the events until the server ends the stream; raise `ServerUnreachable` if it breaks."""
-    headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
-    with map_transport_errors():
-        async with remote.http.stream("GET", f"{run_path(run_id)}/sse", headers=headers) as response:
-            if response.status_code != httpx2.codes.OK:
-                raise response_error(response.status_code, await response.aread())
-            yield parse_sse(response.aiter_bytes())
+class JsonLinesView:
+    """`RunView` for programs: one event per line, byte for byte as in the log."""
+
+    def show_run(self, run: Run) -> None:
+        """Print nothing: the events contain it."""
+
+    def show_event(self, data: bytes) -> None:
+        """Print an event."""
+        print_line(data)
+
+    def notify(self, message: str) -> None:
+        """Print a message on stderr."""
+        print_message(message)
 
 
-@asynccontextmanager
-async def connect_websocket(
-    remote: ServerClient, run_id: RunId, after: int
-) -> AsyncIterator[AsyncIterator[StreamedEvent]]:
-    """Connect and yield the events until the server ends the stream; raise `ServerUnreachable` if it breaks."""
-    # The server sends its own heartbeats, and the size of an event is not limited.
-    connection = connect(
-        f"ws{remote.url.removeprefix('http')}{run_path(run_id)}/ws?last_event_id={after}",
-        additional_headers=remote.headers,
-        proxy=None,
-        compression=None,
-        max_size=None,
-        ping_interval=None,
-        open_timeout=CONNECT_TIMEOUT_SECONDS,
-    )
+@command(run)
+def follow(
+    run_id: RunArgument,
+    transport: Annotated[Literal["sse", "ws"], typer.Option(help="The transport of the event stream.")] = "sse",
+    after: Annotated[
+        int,
+        typer.Option(metavar="NUMBER", min=0, help="Continue after this event number; 0 starts with the first."),
+    ] = 0,
+) -> None:
+    """Show the past and new events of a run until it ends. Reconnects if the server restarts.
+
+    Exit codes: 0 the run completed, 1 it failed or cannot be followed, 2 invalid command line, 3 it was cancelled,
+    4 stdout could not be written, 130 Ctrl-C. After 4 and 130 the run continues.
+    """
+    as_json = options().as_json
+    command = f"holdfast run follow {shlex.quote(run_id)} --transport {transport}{server_options()}"
+    command += " --json" if as_json else ""
     try:
-        async with connection as socket:
-            yield _socket_events(socket)
-    except InvalidStatus as exc:
-        raise response_error(exc.response.status_code, bytes(exc.response.body or b"")) from exc
-    except (WebSocketException, OSError) as exc:
-        raise ServerUnreachable(str(exc) or type(exc).__name__) from exc
+        ended = asyncio.run(_follow(RunId(run_id), transport, after, command=command, as_json=as_json))
+    except KeyboardInterrupt:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    reason = f": {ended.error.message} [{ended.error.code}]" if ended.error is not None else ""
+    print_message(f"run {ended.id} {ended.status}{reason}")
+    raise typer.Exit(EXIT_CODES[ended.status])
 
 
-async def parse_sse(chunks: AsyncIterator[bytes]) -> AsyncIterator[StreamedEvent]:
-    """Yield the events of an SSE stream; an incomplete last one is dropped."""
-    seq, partial_line = 0, b""
-    async for chunk in chunks:
-        # Only a line feed ends a line: `splitlines` would also split at other characters.
-        *lines, partial_line = (partial_line + chunk).split(b"\n")
-        for line in lines:
-            field, _, value = line.partition(b": ")
-            if field == b"id":
-                seq = int(value)
-            elif field == b"data":
-                yield StreamedEvent(seq, value)
+async def _follow(run_id: RunId, transport: str, after: int, *, command: str, as_json: bool) -> Run:
+    from holdfast.cli.terminal_view import TerminalView, stdout_console
+    from holdfast.cli.websocket import connect_websocket
 
-
-class _SocketMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of the socket; a heartbeat has no number."""
-
-    seq: int | None = None
-    data: msgspec.Raw = msgspec.Raw()
-
-
-async def _socket_events(socket: ClientConnection) -> AsyncIterator[StreamedEvent]:
-    decode = msgspec.json.Decoder(_SocketMessage).decode
-    while True:
+    view: RunView = JsonLinesView()
+    if not as_json:
+        respond_command = f"holdfast run respond {shlex.quote(run_id)}{server_options()}"
+        view = TerminalView(stdout_console(), respond_command=respond_command)
+    connect = connect_websocket if transport == "ws" else None
+    async with connect_async() as client:
+        handle = client.run(run_id)
+        view.show_run(await handle.get())
+        events = handle.stream(after=after, on_connection=view.notify, connect=connect, retry_seconds=math.inf)
         try:
-            async with asyncio.timeout(READ_TIMEOUT_SECONDS):
-                message = decode(await socket.recv())
-        except ConnectionClosedOK:
-            return
-        if message.seq is not None:
-            yield StreamedEvent(message.seq, bytes(message.data))
+            async with aclosing(events):
+                async for event in events:
+                    after = event.seq
+                    view.show_event(event.data)
+        except asyncio.CancelledError:
+            view.notify(f"detached, the run continues: {command} --after {after}")
+            raise
+        return await _ended(client, run_id)
 
 
-TRANSPORTS: Final[Mapping[str, Callable[[ServerClient, RunId, int], EventConnection]]] = {
-    "sse": connect_sse,
-    "ws": connect_websocket,
-}
-
-FIRST_RETRY_SECONDS: Final = 0.1
-MAX_RETRY_SECONDS: Final = 2.0
-"""Longest delay between two attempts to reconnect; the delay doubles after each."""
-MAX_RETRY_DOUBLINGS: Final = 8
+async def _ended(client: "Client", run_id: RunId) -> Run:
+    """Return the run after its last event; the server may restart meanwhile."""
+    client.retry_seconds = math.inf
+    return await client.run(run_id).get()
 
 
-class RunFollower:
-    """Follows a run: `run` is its last known state, `position` the number of the last event returned."""
+@command(run)
+def respond(
+    run_id: RunArgument,
+    answer: Annotated[str | None, typer.Argument(metavar="ANSWER", help="The answer to a question, as text.")] = None,
+    approve: Annotated[bool, typer.Option("--approve", help="Approve the tool call.")] = False,
+    always: Annotated[
+        bool, typer.Option("--always", help="Approve the tool call, and allow calls like it from now on.")
+    ] = False,
+    deny: Annotated[bool, typer.Option("--deny", help="Refuse the tool call.")] = False,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="With `--deny`: the reason, for the agent.")
+    ] = None,
+    accept: Annotated[bool, typer.Option("--accept", help="Give an MCP server what it asks for.")] = False,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field",
+            "-f",
+            metavar="NAME=TEXT",
+            help="With `--accept`: a value, as `NAME=TEXT` or as `NAME:=JSON`; may be repeated.",
+        ),
+    ] = None,
+    decline: Annotated[bool, typer.Option("--decline", help="Refuse what an MCP server asks for.")] = False,
+    data: Annotated[
+        str | None, typer.Option(metavar="JSON", help="The whole response as JSON, for any other question.")
+    ] = None,
+    interrupt: Annotated[
+        str | None, typer.Option(metavar="ID", help="The question; needed only if several are open.")
+    ] = None,
+) -> None:
+    """Answer a question of a waiting run, or decide about its tool call. Only the first answer counts."""
+    if reason is not None and not deny:
+        raise typer.BadParameter("it needs `--deny`", param_hint="--reason")
+    if field and not accept:
+        raise typer.BadParameter("it needs `--accept`", param_hint="--field")
+    decisions = {"approve": approve, "always": always, "deny": deny}
+    responses: list[Json] = [{"decision": name} for name, chosen in decisions.items() if chosen]
+    if reason is not None:
+        responses = [{**each, "reason": reason} for each in responses]
+    if accept:
+        responses.append({"action": "accept", "content": _form_content(field or ())})
+    if decline:
+        responses.append({"action": "decline"})
+    if data is not None:
+        responses.append(decode_json(data, option="--data"))
+    if answer is not None:
+        responses.append(answer)
+    if len(responses) != 1:
+        remedy = "give ANSWER, or one of `--approve`, `--always`, `--deny`, `--accept`, `--decline` and `--data`"
+        raise typer.BadParameter(f"a response is one answer: {remedy}", param_hint="ANSWER")
+    answered = _respond(RunId(run_id), responses[0], interrupt)
+    print_done(answered, f"answered: {answered.message or answered.id}")
 
-    def __init__(
-        self, remote: ServerClient, run: Run, *, transport: str, after: int = 0, notify: Callable[[str], None]
-    ) -> None:
-        """Follow `run` after event `after`; `notify` gets a message when the connection is lost or restored."""
-        self.run = run
-        self.position = after
-        self._remote = remote
-        self._connect = TRANSPORTS[transport]
-        self._notify = notify
-        self._disconnected = False
-        self._failures = 0
 
-    async def events(self) -> AsyncIterator[bytes]:
-        """Yield each event as in the log; afterwards `run` is the ended run."""
-        while True:
-            try:
-                async with self._connect(self._remote, self.run.id, self.position) as events:
-                    if self._disconnected:
-                        self._disconnected = False
-                        self._notify(f"reconnected, after event {self.position}")
-                    async for event in events:
-                        if event.seq != self.position + 1:
-                            raise ServerUnreachable(f"it sent event {event.seq} after event {self.position}")
-                        self.position = event.seq
-                        self._failures = 0
-                        yield event.data
-                self.run = await self._remote.run(self.run.id)
-                if self.run.status.terminal:
-                    return
-                raise ServerUnreachable("it closed the stream")
-            except ServerUnreachable as error:
-                await self._back_off(error)
-
-    async def _back_off(self, error: ServerUnreachable) -> None:
-        if not self._disconnected:
-            self._disconnected = True
-            self._notify(f"connection to {self._remote.url} lost ({error}): the run is safe, reconnecting")
-        delay = min(FIRST_RETRY_SECONDS * 2**self._failures, MAX_RETRY_SECONDS)
-        self._failures = min(self._failures + 1, MAX_RETRY_DOUBLINGS)
-        await asyncio.sleep(random.uniform(delay / 2, delay))
-
-
-async def read_first(remote: ServerClient, run_id: RunId) -> Run:
-    """Return the run to follow; raise `Unavailable` if the server cannot be reached."""
+def _form_content(fields: Sequence[str]) -> Json:
     try:
-        return await remote.run(run_id)
-    except ServerUnreachable as error:
-        remedy = "start one with `holdfast serve`, or pass its URL with `--url`"
-        raise Unavailable(f"no server at {remote.url} ({error}): {remedy}") from error
+        return form_content(fields)
+    except Invalid as exc:
+        raise typer.BadParameter(exc.message, param_hint="--field") from exc
+
+
+def _respond(run_id: RunId, response: Json, interrupt: str | None) -> Interrupt:
+    with connect() as client:
+        try:
+            return client.run(run_id).respond(response, interrupt_id=interrupt)
+        except Invalid as refused:
+            if refused.code != Invalid.code:
+                raise
+            remedy = f"`holdfast run show {shlex.quote(run_id)}{server_options()}` shows the command that answers"
+            raise Invalid(f"{refused.message}: {remedy}", **refused.details) from refused

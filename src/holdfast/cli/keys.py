@@ -5,24 +5,30 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias, TypeVar
+from urllib.parse import quote
 
+import msgspec
 import typer
 
+from holdfast.cli.command import WholeHelpCommand, new_group
 from holdfast.cli.output import DatabaseOption, JsonFlag, WorkspaceOption, print_json, print_line, print_message
 from holdfast.control.api_keys import KeyRequest, MadeKey
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.space import ApiKey, Scope
 
+if TYPE_CHECKING:
+    from holdfast.client.client import Client
+
 T = TypeVar("T")
 
 
 UrlOption: TypeAlias = Annotated[
-    str | None, typer.Option(help="The URL of a running server; its key is read from HOLDFAST_API_KEY.")
+    str | None, typer.Option(metavar="URL", help="The URL of a running server; its key is read from HOLDFAST_API_KEY.")
 ]
 
-key: Final = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
+key: Final = new_group("Create, list and revoke API keys.")
 
 
 class KeyAdmin(Protocol):
@@ -38,20 +44,46 @@ class KeyAdmin(Protocol):
         """Revoke a key."""
 
 
-@key.command()
+class _ServerKeys:
+    """The API keys of a server."""
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+
+    async def create(self, request: KeyRequest) -> MadeKey:
+        """Create a key."""
+        return await self._client.send("POST", "/keys", MadeKey, body=request, in_space=False)
+
+    async def all(self) -> list[ApiKey]:
+        """Return all keys."""
+        return (await self._client.send("GET", "/keys", _KeyPage, in_space=False)).items
+
+    async def revoke(self, key: ApiKeyId) -> ApiKey:
+        """Revoke a key."""
+        return await self._client.send("DELETE", f"/keys/{quote(key, safe='')}", ApiKey, in_space=False)
+
+
+class _KeyPage(msgspec.Struct, frozen=True, kw_only=True):
+    items: list[ApiKey]
+
+
+@key.command(cls=WholeHelpCommand)
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The purpose of the key, such as `laptop` or `ci`.")],
     scope: Annotated[Scope, typer.Option(help="The permissions; each scope includes the ones before it.")] = Scope.RUN,
     space: Annotated[
         list[str] | None,
-        typer.Option(help="A space it gives access to, by default `default`; may be repeated."),
+        typer.Option(metavar="ID", help="A space it gives access to, by default `default`; may be repeated."),
     ] = None,
     every_space: Annotated[
         bool, typer.Option("--every-space", help="Give access to all spaces, also future ones.")
     ] = False,
-    rate_limit: Annotated[str | None, typer.Option(help="The rate limit, such as `600/minute`.")] = None,
+    rate_limit: Annotated[
+        str | None, typer.Option(metavar="RATE", help="The rate limit, such as `600/minute`.")
+    ] = None,
     days: Annotated[
-        int | None, typer.Option(min=1, max=36500, help="Days until it expires; by default it never does.")
+        int | None,
+        typer.Option(metavar="DAYS", min=1, max=36500, help="Days until it expires; by default it never does."),
     ] = None,
     workspace: WorkspaceOption = Path(),
     database: DatabaseOption = None,
@@ -70,15 +102,25 @@ def create(
         rate_limit=rate_limit,
         expires_at=expires_at,
     )
-    created = _run_with(_open_keys(workspace, database, url), lambda keys: keys.create(request))
+
+    async def create(keys: KeyAdmin) -> tuple[MadeKey, bool]:
+        is_first = not await keys.all()
+        return await keys.create(request), is_first
+
+    created, is_first = _run_with(_open_keys(workspace, database, url), create)
     if as_json:
         print_json(created)
     else:
         print_line(created.secret.encode())
         print_message(f"created key {created.id}; its secret is shown only once: send it as `Authorization: Bearer …`")
+    if is_first:
+        print_message(
+            "this is the first key: from now on every request needs one, and clients without a key are refused; "
+            "set HOLDFAST_API_KEY for `holdfast`, and give the others a key"
+        )
 
 
-@key.command("list")
+@key.command("list", cls=WholeHelpCommand)
 def list_keys(
     workspace: WorkspaceOption = Path(),
     database: DatabaseOption = None,
@@ -97,7 +139,7 @@ def list_keys(
         print_line("  ".join([each.id, each.scope, spaces, each.rate_limit or "-", state, each.name]).encode())
 
 
-@key.command()
+@key.command(cls=WholeHelpCommand)
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="KEY_ID", help="The id of the key.")],
     workspace: WorkspaceOption = Path(),
@@ -129,7 +171,7 @@ async def _open_keys(workspace: Path, database: str | None, url: str | None) -> 
         async with open_keys(workspace, database=database) as keys:
             yield keys
     else:
-        from holdfast.cli.client import ServerClient, ServerKeys
+        from holdfast.client.client import Client
 
-        async with ServerClient(url) as remote:
-            yield ServerKeys(remote)
+        async with Client(url, retry_seconds=0) as client:
+            yield _ServerKeys(client)

@@ -68,10 +68,11 @@ def discard_stdout() -> None:
 
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 WorkspaceOption: TypeAlias = Annotated[
-    Path, typer.Option("--workspace", "-w", readable=False, help="The workspace folder.")
+    Path, typer.Option("--workspace", "-w", metavar="DIR", readable=False, help="The workspace folder.")
 ]
 DatabaseOption: TypeAlias = Annotated[
-    str | None, typer.Option(help="A `postgresql://` URL or a SQLite file; by default the workspace's own.")
+    str | None,
+    typer.Option(metavar="URL", help="A `postgresql://` URL or a SQLite file; by default the workspace's own."),
 ]
 
 _CONTROL_CHARS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -97,18 +98,3 @@ def print_message(message: str) -> None:
 def strip_control_chars(text: str) -> str:
     """Return a text without control characters: model output may contain terminal escapes."""
     return _CONTROL_CHARS.sub("�", text.replace("\r", ""))
-
-
-class ServerErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """The error in a response of a server."""
-
-    code: str
-    message: str
-
-
-class ServerRefused(Exception):
-    """The server refused the request: a retry will not succeed."""
-
-    def __init__(self, detail: ServerErrorDetail) -> None:
-        super().__init__(detail.message)
-        self.detail = detail

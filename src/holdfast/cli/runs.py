@@ -1,97 +1,195 @@
-"""`holdfast run …`: commands about one run."""
+"""`holdfast run …`: start runs, read everything about them, and end them."""
 
-import asyncio
-import shlex
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, Protocol
+from typing import Annotated, Final
 
 import typer
 
-from holdfast.cli.output import JsonFlag, print_line, print_message
-from holdfast.domain.ids import RunId
-from holdfast.domain.run import Run, RunStatus
-
-
-class RunView(Protocol):
-    """The output of a followed run."""
-
-    def show_run(self, run: Run) -> None:
-        """Show the run that is followed."""
-
-    def show_event(self, data: bytes) -> None:
-        """Show an event, encoded as in the log."""
-
-    def notify(self, message: str) -> None:
-        """Show a message about the connection."""
-
-
-class JsonLinesView:
-    """`RunView` for programs: one event per line, byte for byte as in the log."""
-
-    def show_run(self, run: Run) -> None:
-        """Print nothing: the events contain it."""
-
-    def show_event(self, data: bytes) -> None:
-        """Print an event."""
-        print_line(data)
-
-    def notify(self, message: str) -> None:
-        """Print a message on stderr."""
-        print_message(message)
-
+from holdfast.cli.arguments import (
+    AgentArgument,
+    AgentFilter,
+    InputArgument,
+    LimitOption,
+    ModelOption,
+    RunArgument,
+    ThreadFilter,
+    ThreadOption,
+    read_input,
+)
+from holdfast.cli.command import command, connect, new_group, options, server_options
+from holdfast.cli.output import print_json, print_message, strip_control_chars
+from holdfast.cli.questions import answer_lines
+from holdfast.cli.tables import one_line, print_done, print_list, print_object, print_tree, short_time
+from holdfast.domain.interrupt import Interrupt
+from holdfast.domain.run import Mode, Run, RunStatus
 
 EXIT_CODES: Final[Mapping[RunStatus, int]] = {RunStatus.COMPLETED: 0, RunStatus.FAILED: 1, RunStatus.CANCELLED: 3}
-EXIT_DETACHED: Final = 130
-"""The conventional exit code after Ctrl-C."""
-
-run: Final = typer.Typer(help="Follow a run.", no_args_is_help=True)
-
-
-@run.callback()
-def _run_group() -> None:
-    """Keep `follow` a subcommand: Typer would merge a single command into its group."""
+EXIT_WAITING: Final = 5
+"""Exit code of a command whose run waits for a person."""
+run: Final = new_group("Start, list, follow, answer and cancel runs.")
 
 
-@run.command()
-def follow(
-    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run to follow.")],
-    transport: Annotated[Literal["sse", "ws"], typer.Option(help="The transport of the event stream.")] = "sse",
-    url: Annotated[str, typer.Option(help="The URL of the server.")] = "http://127.0.0.1:5050",
-    after: Annotated[int, typer.Option(min=0, help="Continue after this event number; 0 starts with the first.")] = 0,
-    as_json: JsonFlag = False,
+@command(run)
+def start(
+    agent: AgentArgument,
+    input: InputArgument = None,
+    thread: ThreadOption = None,
+    model: ModelOption = None,
+    base: Annotated[str | None, typer.Option(metavar="RUN_ID", help="The run to continue from.")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TEXT", help="The title of a new thread.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag; may be repeated.")] = None,
 ) -> None:
-    """Show the past and new events of a run until it ends. Reconnects if the server restarts.
-
-    Exit codes: 0 the run completed, 1 it failed or cannot be followed, 2 invalid command line, 3 it was cancelled,
-    4 stdout could not be written, 130 Ctrl-C. After 4 and 130 the run continues.
-    """
-    if not run_id:
-        raise typer.BadParameter("the run id is empty: pass the id of a run", param_hint="RUN_ID")
-    options = f"{shlex.quote(run_id)} --transport {transport} --url {shlex.quote(url)}"
-    command = f"holdfast run follow {options}{' --json' if as_json else ''}"
-    try:
-        ended = asyncio.run(_follow(RunId(run_id), transport, url, after, command=command, as_json=as_json))
-    except KeyboardInterrupt:
-        raise typer.Exit(EXIT_DETACHED) from None
-    reason = f": {ended.error.message} [{ended.error.code}]" if ended.error is not None else ""
-    print_message(f"run {ended.id} {ended.status}{reason}")
-    raise typer.Exit(EXIT_CODES[ended.status])
+    """Start a run of AGENT and print its id; it goes on without this command."""
+    text = read_input(input)
+    with connect() as hf:
+        started = hf.start(agent, text, thread=thread, model=model, base_run_id=base, title=title, tags=tag or ()).get()
+    if options().as_json:
+        print_json(started)
+    else:
+        typer.echo(started.id)
+        print_message(f"see it: holdfast run follow {started.id}{server_options()}")
 
 
-async def _follow(run_id: RunId, transport: str, url: str, after: int, *, command: str, as_json: bool) -> Run:
-    from holdfast.cli.client import ServerClient
-    from holdfast.cli.follow import RunFollower, read_first
-    from holdfast.cli.terminal_view import TerminalView, stdout_console
+@command(run, "list")
+def list_runs(
+    status: Annotated[RunStatus | None, typer.Option(help="Only with this status.")] = None,
+    agent: AgentFilter = None,
+    mode: Annotated[Mode | None, typer.Option(help="Only of this mode.")] = None,
+    tag: Annotated[str | None, typer.Option(metavar="TAG", help="Only with this tag.")] = None,
+    thread: ThreadFilter = None,
+    limit: LimitOption = 50,
+) -> None:
+    """List runs, newest first."""
+    with connect() as hf:
+        print_list(
+            hf.runs.list(status=status, agent=agent, mode=mode, tag=tag, thread=thread, limit=limit),
+            [
+                ("run", lambda run: run.id),
+                ("status", lambda run: run.status),
+                ("agent", lambda run: run.agent_type),
+                ("created", lambda run: short_time(run.created_at)),
+                ("input", lambda run: one_line(run.input)),
+            ],
+            empty="no runs",
+        )
 
-    view: RunView = JsonLinesView() if as_json else TerminalView(stdout_console())
-    async with ServerClient(url) as remote:
-        run = await read_first(remote, run_id)
-        follower = RunFollower(remote, run, transport=transport, after=after, notify=view.notify)
-        view.show_run(run)
-        try:
-            async for event in follower.events():
-                view.show_event(event)
-        except asyncio.CancelledError:
-            view.notify(f"detached, the run continues: {command} --after {follower.position}")
-            raise
-        return follower.run
+
+@command(run)
+def show(run_id: RunArgument) -> None:
+    """Show a run, and the command that answers it if it waits."""
+    with connect() as hf:
+        found = hf.run(run_id).get()
+        questions = [] if found.status.terminal else list(hf.run(run_id).interrupts())
+    fields = [(name, getattr(found, name)) for name in ("id", "status", "status_reason", "agent_type", "model_used")]
+    fields += [(name, getattr(found, name)) for name in ("thread_id", "base_run_id", "parent_run_id", "tags")]
+    fields += [(name, short_time(getattr(found, name))) for name in ("created_at", "started_at", "completed_at")]
+    fields += [("input", found.input), ("output", found.output), ("error", found.error), ("usage", found.usage)]
+    print_object(found, fields)
+    if not options().as_json:
+        explain(found, questions)
+
+
+@command(run)
+def cancel(
+    run_id: RunArgument,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason, for the log.")] = None,
+) -> None:
+    """Cancel a run with everything that it started."""
+    with connect() as hf:
+        ended = hf.run(run_id).cancel(reason)
+    print_done(ended, f"run {ended.id} {ended.status}")
+
+
+@command(run)
+def retry(
+    run_id: RunArgument,
+    from_start: Annotated[bool, typer.Option("--from-start", help="Begin again, not after the last step.")] = False,
+) -> None:
+    """Start a run that continues a failed or cancelled one, and print its id."""
+    with connect() as hf:
+        started = hf.run(run_id).retry(from_start=from_start).get()
+    print_json(started) if options().as_json else typer.echo(started.id)
+
+
+@command(run)
+def steps(run_id: RunArgument) -> None:
+    """List the model calls and tool calls of a run."""
+    with connect() as hf:
+        print_list(
+            hf.run(run_id).steps(),
+            [
+                ("number", lambda step: step.number),
+                ("kind", lambda step: step.kind),
+                ("name", lambda step: step.name),
+                ("state", lambda step: step.state),
+                ("attempt", lambda step: step.attempt),
+            ],
+            empty="no steps yet",
+        )
+
+
+@command(run)
+def events(run_id: RunArgument) -> None:
+    """List the events that are in the log of a run now."""
+    with connect() as hf:
+        print_list(
+            hf.run(run_id).events(),
+            [
+                ("seq", lambda event: event.seq),
+                ("created", lambda event: short_time(event.created_at)),
+                ("type", lambda event: event.type),
+                ("data", lambda event: one_line(event.data)),
+            ],
+            empty="no events",
+        )
+
+
+@command(run)
+def context(
+    run_id: RunArgument,
+    step: Annotated[int | None, typer.Option(metavar="NUMBER", help="The model call; by default the newest.")] = None,
+) -> None:
+    """Show what was sent to the model: the system prompt, the messages and the tools."""
+    with connect() as hf:
+        view = hf.run(run_id).context(step)
+    if options().as_json:
+        print_json(view)
+    elif view.context is None:
+        print_message("no model call yet")
+    else:
+        sent = view.context
+        print_message(f"steps with a context: {', '.join(map(str, view.steps))}")
+        typer.echo(f"model   {sent.model}\nsystem\n{strip_control_chars(sent.system)}\n")
+        for message in sent.messages:
+            typer.echo(f"{message.role}\n  {one_line(message.content or message.tool_calls, 2000)}")
+
+
+@command(run)
+def tree(run_id: RunArgument) -> None:
+    """Show a run with the runs that it spawned, and theirs."""
+    with connect() as hf:
+        found = hf.run(run_id).get()
+        family = list(hf.runs.list(root=found.root_run_id or found.id))
+        if found.id not in {each.id for each in family}:
+            family.append(found)
+    if options().as_json:
+        print_json(family)
+        return
+    print_tree(
+        [
+            (each.id, each.parent_run_id, f"{each.id}  {each.status}  {each.agent_type}  {one_line(each.input, 60)}")
+            for each in sorted(family, key=lambda each: each.created_at)
+        ],
+        root=found.id,
+    )
+
+
+def explain(found: Run, questions: list[Interrupt]) -> None:
+    """Print why a run has not completed, and how to answer it."""
+    if found.error is not None:
+        print_message(f"run {found.id} {found.status}: {found.error.message} [{found.error.code}]")
+    elif found.status.terminal and found.status is not RunStatus.COMPLETED:
+        print_message(f"run {found.id} {found.status}")
+    for question in questions:
+        for line in answer_lines(question, server=server_options()):
+            print_message(line)

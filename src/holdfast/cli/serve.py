@@ -18,29 +18,45 @@ _log: Final = logging.getLogger("holdfast.server")
 def serve(
     workspace: WorkspaceOption = Path(),
     host: Annotated[
-        str, typer.Option(help="The address to listen on; beyond this machine, keys are required.")
+        str, typer.Option(metavar="ADDRESS", help="The address to listen on; beyond this machine, keys are required.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 selects a free one.")] = 5050,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="The port to listen on; 0 selects a free one.")
+    ] = 5050,
     database: DatabaseOption = None,
+    bus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="A NATS server, such as `nats://host:4222/cluster`, that carries events between processes.",
+        ),
+    ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=0, max=1000, help="Concurrent runs; 0 leaves them to other processes.")
+        int | None,
+        typer.Option(metavar="NUMBER", min=0, max=1000, help="Concurrent runs; 0 leaves them to other processes."),
     ] = None,
     cors_origin: Annotated[
-        list[str] | None, typer.Option(help="An origin whose pages may use this server; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="An origin whose pages may use this server; may be repeated."),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="A host name of this server; may be repeated."),
+        typer.Option(metavar="HOST", help="A host name of this server; may be repeated."),
     ] = None,
     rate_limit: Annotated[
-        str | None, typer.Option(help="The default rate limit of a key, such as `600/minute`.")
+        str | None, typer.Option(metavar="RATE", help="The default rate limit of a key, such as `600/minute`.")
     ] = None,
     queue_depth: Annotated[
-        int | None, typer.Option(min=1, help="The maximum number of queued runs per space; by default unlimited.")
+        int | None,
+        typer.Option(
+            metavar="NUMBER", min=1, help="The maximum number of queued runs per space; by default unlimited."
+        ),
     ] = None,
     oidc: Annotated[
         Path | None,
-        typer.Option(readable=False, help="A file with the OIDC issuer whose tokens are accepted like keys."),
+        typer.Option(
+            metavar="FILE", readable=False, help="A file with the OIDC issuer whose tokens are accepted like keys."
+        ),
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="Plain text, or JSON lines.")] = LogFormat.TEXT,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log only warnings and errors.")] = False,
@@ -58,6 +74,7 @@ def serve(
         host=host,
         port=port,
         database=database,
+        bus=bus,
         workers=workers,
         cors_origins=cors_origin or [],
         allowed_hosts=allow_host or [],

@@ -7,7 +7,7 @@
 Each line starts with a label, so that colour is never the only difference.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.output import print_message, strip_control_chars
+from holdfast.cli.questions import question_lines
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events import (
     Custom,
@@ -24,7 +25,6 @@ from holdfast.domain.events import (
     ReasoningMessageStart,
     RunErrorEvent,
     RunFinished,
-    RunStarted,
     SubagentError,
     SubagentFinished,
     SubagentStarted,
@@ -42,8 +42,10 @@ from holdfast.domain.events.custom import (
     ChildChanged,
     ContextCompacted,
     InterruptChanged,
+    McpServerUnavailable,
     MessagesAbandoned,
     PlanChanged,
+    RetryScheduled,
     StatusChanged,
     StepChanged,
     from_custom,
@@ -72,6 +74,7 @@ LABEL_STYLES: Final[Mapping[str, tuple[str, str]]] = {
     "question": ("bold yellow", "bold"),
     "status": ("yellow", ""),
     "log": ("dim", ""),
+    "tools": ("yellow", ""),
     "discarded": ("yellow", ""),
     "error": ("bold red", ""),
 }
@@ -99,14 +102,21 @@ LABEL_COLUMNS: Final = 10
 class TerminalView:
     """`RunView` for people, on a console."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, respond_command: str | None, hidden: Collection[str] = ()) -> None:
+        """`respond_command` is the command line that answers a question, up to its options; null shows no questions.
+
+        Lines with a label in `hidden` are not shown.
+        """
+        self._hidden = hidden
         self._console = console
+        self._respond_command = respond_command
         self._names: dict[str, str] = {}
         self._arguments: dict[str, str] = {}
         self._plan: dict[int, str] = {}
-        self._segments = 0
         self._open_message: str | None = None
         """The message whose line is still being written."""
+        self._unsettled_output = False
+        """Whether output of a model call is shown that has not settled yet."""
 
     def show_run(self, run: Run) -> None:
         """Show the run that is followed."""
@@ -119,6 +129,10 @@ class TerminalView:
         with suppress(Invalid):  # a newer server may send events that this version does not know
             self._show(decode_event(data))
 
+    def show_message(self, label: str, text: str) -> None:
+        """Show a line of the conversation that is not an event."""
+        self._line(label, text)
+
     def notify(self, message: str) -> None:
         """Print a message on its own line of stderr."""
         self._end_line()
@@ -130,8 +144,8 @@ class TerminalView:
                 self._show_text(event)
             case ToolCallStart() | ToolCallArgs() | ToolCallEnd() | ToolCallResult():
                 self._show_call(event)
-            case RunStarted() | RunFinished() | RunErrorEvent():
-                self._show_segment(event)
+            case RunFinished() | RunErrorEvent():
+                self._show_segment_end(event)
             case SubagentStarted() | SubagentFinished() | SubagentError():
                 self._show_child(event)
             case Custom():
@@ -148,6 +162,7 @@ class TerminalView:
     def _show_text(
         self, event: TextMessageStart | TextMessageContent | ReasoningMessageStart | ReasoningMessageContent
     ) -> None:
+        self._unsettled_output = True
         label = "agent" if isinstance(event, TextMessageStart | TextMessageContent) else "reasoning"
         if self._open_message != event.message_id:
             self._end_line()
@@ -161,6 +176,7 @@ class TerminalView:
         match event:
             case ToolCallStart():
                 self._names[call] = event.tool_call_name
+                self._unsettled_output = True
             case ToolCallArgs():
                 self._arguments[call] = self._arguments.get(call, "") + event.delta
             case ToolCallEnd():
@@ -169,16 +185,13 @@ class TerminalView:
                 text = event.content if isinstance(event.content, str) else "(not only text)"
                 self._line("result", f"{self._name(call)} ─► {one_line(text)}")
 
-    def _show_segment(self, event: RunStarted | RunFinished | RunErrorEvent) -> None:
+    def _show_segment_end(self, event: RunFinished | RunErrorEvent) -> None:
         match event:
-            case RunStarted():
-                self._segments += 1
-                if self._segments > 1:
-                    self._line("status", "resumed")
             case RunFinished(outcome=InterruptOutcome(interrupts=interrupts)):
-                for interrupt in interrupts:
-                    self._line("question", interrupt.reason if interrupt.message is UNSET else interrupt.message)
-                self._line("status", f"waiting for a response: POST /api/runs/{event.run_id}/respond")
+                if self._respond_command is not None:
+                    for interrupt in interrupts:
+                        self._line("question", "\n".join(question_lines(interrupt, command=self._respond_command)))
+                    self._line("status", "waiting for a response")
             case RunFinished():
                 usages = [] if event.usage is UNSET else event.usage
                 tokens = sum(0 if usage.total_tokens is UNSET else usage.total_tokens for usage in usages)
@@ -203,6 +216,7 @@ class TerminalView:
             case StatusChanged(to=to, reason=reason):
                 self._line("status", str(to) if reason is UNSET else f"{to}: {reason}")
             case StepChanged() as step if step.state not in (StepState.STARTED, StepState.WAITING):
+                self._unsettled_output = False
                 attempt = f", attempt {step.attempt}" if step.attempt > 1 else ""
                 self._line("step", f"{step.number} {step.kind} {step.state}{attempt}")
             case PlanChanged(items=items):
@@ -217,11 +231,19 @@ class TerminalView:
     def _show_note(self, event: object) -> None:
         match event:
             case MessagesAbandoned(through=through):
-                self._line("discarded", f"output of an interrupted model call, up to event {through}")
+                if self._unsettled_output:
+                    self._line("discarded", f"output of an interrupted model call, up to event {through}")
+                self._unsettled_output = False
             case ChildChanged(run_id=run, status=status):
                 self._line("child", f"{run} is {status}")
             case AgentLogged(message=message):
                 self._line("log", message)
+            case McpServerUnavailable() as server:
+                remedy = f"\n→ {server.remedy}" if server.remedy else ""
+                stderr = f"\nits stderr: {server.stderr}" if server.stderr else ""
+                self._line("tools", f"{server.message}{remedy}{stderr}")
+            case RetryScheduled(failures=failures, max_failures=maximum, retry_at=at):
+                self._line("status", f"{failures} of {maximum} model calls failed in a row, next at {at[11:19]} UTC")
             case ContextCompacted(tokens_before=before, tokens_after=after):
                 self._line("log", f"context compacted: {before} to {after} tokens")
             case _:
@@ -242,6 +264,8 @@ class TerminalView:
 
     def _line(self, label: str, text: str) -> None:
         self._end_line()
+        if label in self._hidden:
+            return
         self._console.print(Text.assemble(_label_text(label), _safe_text(label, text)))
 
 

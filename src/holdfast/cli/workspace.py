@@ -1,6 +1,7 @@
 """`holdfast init`, `doctor`, `version` and `openapi`: commands that need no server."""
 
 import asyncio
+import logging
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -57,6 +58,13 @@ def version(as_json: JsonFlag = False) -> None:
         typer.echo(holdfast.__version__)
 
 
+def print_version(wanted: bool) -> None:
+    """Print the version and exit, for the option `--version`."""
+    if wanted:
+        typer.echo(f"holdfast {holdfast.__version__}")
+        raise typer.Exit
+
+
 def openapi(as_json: JsonFlag = False) -> None:
     """Print the OpenAPI document of the server; with `--json`, on one line."""
     from holdfast.api.openapi import openapi_json
@@ -79,6 +87,7 @@ def doctor(
     from holdfast.bootstrap.doctor.checks import diagnose
     from holdfast.bootstrap.doctor.finding import Severity
 
+    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # the findings say it already
     findings = asyncio.run(diagnose(workspace, database=database))
     healthy = all(finding.verdict is not Severity.FAILED for finding in findings)
     if as_json:

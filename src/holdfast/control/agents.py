@@ -8,10 +8,11 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from holdfast.domain.agent import Agent, Permissions, ThinkingLevel, UnknownOutcome
+from holdfast.domain.agent import Agent, Permissions, SkillChoice, ThinkingLevel, UnknownOutcome
 from holdfast.domain.limits import Limits
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, check_page_size
 from holdfast.domain.run import Mode
+from holdfast.domain.skill import ContractPolicy
 from holdfast.ports.workspace import Agents, BrokenAgent
 
 _DELEGATION_TOOLS: Final = frozenset({"agent_message", "agent_send", "agent_spawn", "task_create", "task_spawn"})
@@ -107,7 +108,8 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     modes: list[Mode]
     """Modes in which the agent may run."""
     tools: list[str]
-    skills: list[str]
+    skills: SkillChoice
+    contract: ContractPolicy
     mcp_servers: list[str]
     """Names of the MCP servers."""
     permissions: Permissions
@@ -167,9 +169,10 @@ def _agent_view(agent: Agent) -> AgentView:
         name=agent.name,
         description=agent.description,
         models=agent.models,
-        modes=[mode for mode, settings in modes.items() if settings.enabled],
+        modes=[mode for mode, settings in modes.items() if settings.allowed],
         tools=agent.tools,
         skills=agent.skills,
+        contract=agent.contract,
         mcp_servers=sorted(agent.mcp_servers),
         permissions=agent.permissions,
         limits=agent.limits,

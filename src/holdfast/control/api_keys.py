@@ -8,7 +8,7 @@ interval instead of one per request, and every process refuses a revoked key onc
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Final, NamedTuple
@@ -20,12 +20,12 @@ from holdfast.control.principal import LOCAL_PRINCIPAL, Principal, principal_of_
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Instant, instant, millis
-from holdfast.domain.space import ApiKey, NewApiKey, Scope, is_valid
+from holdfast.domain.space import ApiKey, NewApiKey, Scope, StoredApiKey, is_valid
 from holdfast.ports.runtime import Clock
 from holdfast.ports.spaces import ApiKeys
 
 TOKEN_PREFIX: Final = "hf_"
-_KEY_ID_PREFIX: Final = "key_"
+KEY_ID_PREFIX: Final = "key_"
 _SECRET_BYTES: Final = 32
 _TOKEN_PATTERN: Final = re.compile(rf"{TOKEN_PREFIX}(?P<key>[0-9a-f]{{32}})_(?P<secret>[A-Za-z0-9_-]{{43}})")
 KEY_CACHE_SECONDS: Final = 0.4
@@ -45,13 +45,13 @@ def hash_secret(secret: str) -> bytes:
 
 def format_token(key: ApiKeyId, secret: str) -> str:
     """Return the token that the owner of a key sends."""
-    return f"{TOKEN_PREFIX}{key.removeprefix(_KEY_ID_PREFIX)}_{secret}"
+    return f"{TOKEN_PREFIX}{key.removeprefix(KEY_ID_PREFIX)}_{secret}"
 
 
 def parse_token(token: str) -> tuple[ApiKeyId, str] | None:
     """Return the key id and the secret of a token, or `None` if it is malformed."""
     match = _TOKEN_PATTERN.fullmatch(token)
-    return None if match is None else (ApiKeyId(_KEY_ID_PREFIX + match["key"]), match["secret"])
+    return None if match is None else (ApiKeyId(KEY_ID_PREFIX + match["key"]), match["secret"])
 
 
 class _CachedKey(NamedTuple):
@@ -80,10 +80,18 @@ class CachedKeyAuthenticator:
 
     async def authenticate(self, token: str) -> Principal:
         """Return the principal of a token; an invalid token raises `Unauthenticated`."""
-        digest = hash_secret(token)
+        return await self._authenticate(hash_secret(token), lambda: self._find_by_token(token))
+
+    async def authenticate_holder(self, key: ApiKeyId) -> Principal:
+        """Return the principal of a key whose secret was checked before."""
+        return await self._authenticate(hash_secret(f"{KEY_ID_PREFIX} {key}"), lambda: self._find(key))
+
+    async def _authenticate(self, digest: bytes, find: Callable[[], Awaitable[StoredApiKey]]) -> Principal:
         cached = self._cache.get(digest)
         if cached is None or self._monotonic() >= cached.expires_at:
-            cached = self._cache[digest] = await self._load(token)
+            expires_at = self._monotonic() + KEY_CACHE_SECONDS  # from before the read: a later change is seen in time
+            key = (await find()).key
+            cached = self._cache[digest] = _CachedKey(key, principal_of_key(key), expires_at)
             if len(self._cache) > MAX_CACHED_KEYS:
                 now = self._monotonic()
                 self._cache = {digest: each for digest, each in self._cache.items() if now < each.expires_at}
@@ -100,19 +108,21 @@ class CachedKeyAuthenticator:
         for digest in [digest for digest, cached in self._cache.items() if cached.key.id == key]:
             del self._cache[digest]
 
-    async def _load(self, token: str) -> _CachedKey:
-        expires_at = self._monotonic() + KEY_CACHE_SECONDS  # from before the read: a later change is seen in time
+    async def _find_by_token(self, token: str) -> StoredApiKey:
         parsed = parse_token(token)
         if parsed is None:
             raise invalid_key_error()
         key_id, secret = parsed
-        try:
-            stored = await self._keys.find(key_id)
-        except NotFound as exc:
-            raise invalid_key_error() from exc
+        stored = await self._find(key_id)
         if not compare_digest(stored.secret_hash, hash_secret(secret)):
             raise invalid_key_error()
-        return _CachedKey(stored.key, principal_of_key(stored.key), expires_at)
+        return stored
+
+    async def _find(self, key: ApiKeyId) -> StoredApiKey:
+        try:
+            return await self._keys.find(key)
+        except NotFound as exc:
+            raise invalid_key_error() from exc
 
 
 def invalid_key_error() -> Unauthenticated:
@@ -201,6 +211,6 @@ class KeyControl:
             raise Invalid(f"`expires_at` must be in the future: it is {now}", field="expires_at")
 
     def _covers(self, key: ApiKey) -> bool:
-        if key.every_space:
+        if key.every_space or not key.space_ids:  # without spaces: those that it opened were deleted
             return self._principal.has_all_spaces
         return all(self._principal.can_access(space) for space in key.space_ids)

@@ -6,9 +6,11 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain.artifact import Artifact, File, NewArtifact, NewFile
+from holdfast.domain.idempotency import KeyedRequest, KeyedResult
 from holdfast.domain.ids import ArtifactId, RunId, SpaceId, ThreadId
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
-from holdfast.ports.artifacts import Artifacts, Files
+from holdfast.ports.artifacts import Artifacts
+from holdfast.ports.requests import KeyedRequests, RequestPorts
 from holdfast.ports.runs import RunFilter, Runs, Threads
 
 MAX_RUNS_PER_PAGE: Final = 50
@@ -20,26 +22,53 @@ class ArtifactDetail(Artifact, frozen=True, kw_only=True):
     versions: list[Artifact]
 
 
+class _ArtifactVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a request for an artifact; its content stays in one place, and is deleted with its run."""
+
+    id: ArtifactId
+    version: int
+
+
 class ArtifactControl:
     """Commands and queries for artifacts and files."""
 
     def __init__(
-        self, *, artifacts: Artifacts, files: Files, threads: Threads, runs: Runs, principal: str | None = None
+        self,
+        *,
+        artifacts: Artifacts,
+        threads: Threads,
+        runs: Runs,
+        requests: KeyedRequests,
+        principal: str | None = None,
     ) -> None:
         """Record `principal` as the author of new artifacts and files."""
         self._artifacts = artifacts
-        self._files = files
+        self._requests = requests
         self._threads = threads
         self._runs = runs
         self._principal = principal
 
-    async def create(self, space: SpaceId, run: RunId, new: NewArtifact) -> Artifact:
+    async def create(
+        self, space: SpaceId, run: RunId, new: NewArtifact, *, request: KeyedRequest | None = None
+    ) -> KeyedResult[Artifact]:
         """Create an artifact of a run, or the next version of an existing one."""
-        return await self._artifacts.create(space, run, replace(new, created_by=self._principal))
 
-    async def create_file(self, space: SpaceId, new: NewFile) -> File:
+        async def create(ports: RequestPorts) -> _ArtifactVersion:
+            made = await ports.artifacts.create(space, run, replace(new, created_by=self._principal))
+            return _ArtifactVersion(id=made.id, version=made.version)
+
+        made = await self._requests.once(space, request, kind=_ArtifactVersion, create=create)
+        artifact = await self._artifacts.get(space, made.value.id, version=made.value.version)
+        return KeyedResult(value=artifact, replayed=made.replayed)
+
+    async def create_file(
+        self, space: SpaceId, new: NewFile, *, request: KeyedRequest | None = None
+    ) -> KeyedResult[File]:
         """Store a file."""
-        return await self._files.create(space, replace(new, created_by=self._principal))
+        file = replace(new, created_by=self._principal)
+        return await self._requests.once(
+            space, request, kind=File, create=lambda ports: ports.files.create(space, file)
+        )
 
     async def get(self, space: SpaceId, artifact: ArtifactId, *, version: int | None = None) -> ArtifactDetail:
         """Return one version of an artifact, by default the newest."""

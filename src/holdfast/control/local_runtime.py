@@ -1,8 +1,4 @@
-"""Runtime ports for workers in the same process: the agent library and subagent runs.
-
-A worker acts under its lease. A grant is written only if a person's response to an interrupt of that run allows exactly
-those rules.
-"""
+"""Runtime ports for workers in the same process: the agent library and subagent runs. A worker acts under its lease."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,35 +6,70 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from holdfast.control.skills import SkillShelf
 from holdfast.domain.agent import Agent
+from holdfast.domain.artifact import Artifact, File
 from holdfast.domain.commit import Lease
-from holdfast.domain.errors import Conflict, IdTaken, IllegalMove, Invalid, NotFound
-from holdfast.domain.ids import FileId, RunId, ThreadId
-from holdfast.domain.interrupt import Interrupt, InterruptKind, InterruptStatus
+from holdfast.domain.content import plain_text
+from holdfast.domain.distillation import DISTILLER_PREFIX, distiller_of, is_distiller
+from holdfast.domain.errors import IdTaken, IllegalMove, Invalid, NotFound
+from holdfast.domain.ids import ArtifactId, FileId, MemoryId, MessageId, RunId, SkillId, ThreadId
 from holdfast.domain.limits import check_children
+from holdfast.domain.memory import (
+    GraphHit,
+    Memory,
+    MemoryFilter,
+    MemoryOrigin,
+    MemoryStatus,
+    MessageNode,
+    Provenance,
+    Timeline,
+    TimelineQuery,
+)
+from holdfast.domain.memory_file import MemoryFile, MemoryFileChange, MemoryFileHit, MemoryPath
+from holdfast.domain.message import Role
 from holdfast.domain.new_run import NewRun
+from holdfast.domain.recall import RecallQuery, RecallResult
+from holdfast.domain.reminder import Reminder
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.domain.untrusted import read_taint
-from holdfast.ports.artifacts import Files
-from holdfast.ports.log import Journal, Values
-from holdfast.ports.queue import Interrupts, Subscriptions
+from holdfast.ports.artifacts import Artifacts, Files
+from holdfast.ports.log import Journal, Messages, Values
+from holdfast.ports.memory import Memories, MemoryFiles, MemoryGraph, Recall
+from holdfast.ports.queue import Subscriptions
+from holdfast.ports.reminders import Reminders
 from holdfast.ports.runs import RunFilter, Runs
-from holdfast.ports.runtime import StoredFile
+from holdfast.ports.runtime import SkillListing, StoredFile
+from holdfast.ports.spaces import Grants
 from holdfast.ports.workspace import Agents
 
 
 class LocalLibrary:
-    """`Library` over the agents of the workspace and the files of the store."""
+    """`Library` over the agents and skills of the workspace, and files, artifacts, reminders, grants of the store."""
 
-    def __init__(self, agents: Agents, files: Files, interrupts: Interrupts) -> None:
+    def __init__(
+        self,
+        agents: Agents,
+        files: Files,
+        artifacts: Artifacts,
+        grants: Grants,
+        reminders: Reminders,
+        skills: SkillShelf,
+    ) -> None:
+        self._reminders = reminders
         self._agents = agents
+        self._skills = skills
         self._files = files
-        self._interrupts = interrupts
+        self._artifacts = artifacts
+        self._grants = grants
 
     async def agent(self, lease: Lease) -> Agent:
         """Return the agent of the run."""
-        return self._agents.get(lease.run.agent_type)
+        name = lease.run.agent_type
+        if is_distiller(name):
+            return distiller_of(self._agents.get(name.removeprefix(DISTILLER_PREFIX)))
+        return self._agents.get(name)
 
     async def agents(self, lease: Lease) -> list[Agent]:
         """Return all agents of the workspace."""
@@ -49,22 +80,117 @@ class LocalLibrary:
         stored = await self._files.get(lease.space_id, file)
         return StoredFile(media_type=stored.media_type, content=await self._files.content(lease.space_id, file))
 
-    async def grant(self, lease: Lease, *, agent: str, rules: Sequence[str]) -> None:
-        """Add allow rules to an agent; `Conflict` unless a person answered an approval of the run with "always"."""
-        interrupts = await self._interrupts.of_run(lease.space_id, lease.run_id)
-        if not any(_response_grants(each, agent=agent, rules=list(rules)) for each in interrupts):
-            raise Conflict(f"no approval grants these rules to agent `{agent}`: ask a person first", rules=list(rules))
-        self._agents.grant(agent, rules)
+    async def file_info(self, lease: Lease, file: FileId) -> File:
+        """Return the metadata of a file of the run's space."""
+        return await self._files.get(lease.space_id, file)
+
+    async def artifact(self, lease: Lease, artifact: ArtifactId) -> Artifact:
+        """Return the newest version of an artifact."""
+        return await self._artifacts.get(lease.space_id, artifact)
+
+    async def reminders(self, lease: Lease) -> list[Reminder]:
+        """Return the triggered reminders of the run's thread and of its author."""
+        run = lease.run
+        if run.parent_run_id is not None or any(tag.startswith("judge:") for tag in run.tags):
+            return []
+        return await self._reminders.of_turn(lease.space_id, lease.thread_id, owner=run.created_by)
+
+    async def grants(self, lease: Lease) -> dict[str, list[str]]:
+        """Return the rules granted in the run's space, by agent."""
+        return await self._grants.in_force(lease.space_id)
+
+    async def skills(self, lease: Lease) -> SkillListing:
+        """Return the skills that the agent of the run may use."""
+        return await self._skills.listing(lease.space_id, lease.run.agent_type)
+
+    async def skill_file(self, lease: Lease, skill: SkillId, path: str) -> bytes:
+        """Return a file of a skill."""
+        return await self._skills.file(lease.space_id, lease.run.agent_type, skill, path)
 
 
-def _response_grants(interrupt: Interrupt, *, agent: str, rules: list[str]) -> bool:
-    if interrupt.kind is not InterruptKind.APPROVAL or interrupt.status is not InterruptStatus.ANSWERED:
-        return False
-    match interrupt.response, interrupt.metadata:
-        case {"decision": "always", **response}, {"offers": [narrowest, *_] as offers, "asking": [*agents]}:
-            return rules in offers and rules == response.get("rules", narrowest) and agent in agents
-        case _:
-            return False
+MAX_STANDING: Final = 100
+"""Standing memories that a run is told of; the newest."""
+
+
+class LocalMemoryLibrary:
+    """`MemoryLibrary` over the memories and memory files of a store."""
+
+    def __init__(
+        self, memories: Memories, graph: MemoryGraph, messages: Messages, recall: Recall, files: MemoryFiles
+    ) -> None:
+        self._messages = messages
+        self._memories = memories
+        self._graph = graph
+        self._recall = recall
+        self._files = files
+
+    async def recall(self, lease: Lease, query: RecallQuery) -> RecallResult:
+        """Search what was said and kept."""
+        return await self._recall.search(lease.space_id, query)
+
+    async def memories(self, lease: Lease, ids: Sequence[MemoryId]) -> list[Memory]:
+        """Return the named memories that exist."""
+        return await self._memories.get_many(lease.space_id, ids) if ids else []
+
+    async def equal(self, lease: Lease, text: str) -> list[Memory]:
+        """Return the memories that state the same."""
+        return await self._memories.equal(lease.space_id, text)
+
+    async def standing(self, lease: Lease) -> list[Memory]:
+        """Return the standing memories in force, and those that wait for acceptance in a person's own words."""
+        in_force = await self._memories.standing(lease.space_id, limit=MAX_STANDING)
+        where = MemoryFilter(status=MemoryStatus.PROPOSED, standing=True)
+        proposed = (await self._memories.page(lease.space_id, where=where, limit=MAX_STANDING)).items
+        own_words = [memory for memory in proposed if memory.origin is MemoryOrigin.PERSON and not memory.taint]
+        return sorted([*in_force, *own_words], key=lambda memory: memory.created_at, reverse=True)[:MAX_STANDING]
+
+    async def messages(self, lease: Lease, names: Sequence[tuple[ThreadId, MessageId]]) -> list[MessageNode]:
+        """Return the named messages, with what replaced their statements."""
+        if not names:
+            return []
+        replaced = await self._graph.superseded_sources(lease.space_id, names)
+        return [
+            replace(node, superseded_by=replaced.get((node.thread_id, node.id), []))
+            for node in await self._graph.messages(lease.space_id, names)
+        ]
+
+    async def conversation(self, lease: Lease, runs: Sequence[RunId]) -> list[MessageNode]:
+        """Return what people and the model said in these runs."""
+        said = [message for run in runs for message in await self._messages.of_run(lease.space_id, run)]
+        spoken = [message for message in said if message.role in (Role.USER, Role.ASSISTANT)]
+        return await self._graph.messages(
+            lease.space_id, [(each.thread_id, each.id) for each in spoken if plain_text(each.content).strip()]
+        )
+
+    async def provenance(self, lease: Lease, memory: MemoryId) -> Provenance:
+        """Return where a memory came from."""
+        return await self._graph.provenance(lease.space_id, memory)
+
+    async def walk(
+        self, lease: Lease, start: str, *, max_depth: int, relation_types: Sequence[str] | None, limit: int
+    ) -> list[GraphHit]:
+        """Return the nodes around a start."""
+        return await self._graph.walk(
+            lease.space_id, start, max_depth=max_depth, relation_types=relation_types, limit=limit
+        )
+
+    async def timeline(self, lease: Lease, query: TimelineQuery) -> Timeline:
+        """Return messages and memories in a span of time."""
+        return await self._graph.timeline(lease.space_id, query)
+
+    async def file(self, lease: Lease, path: MemoryPath) -> MemoryFile:
+        """Return a memory file."""
+        return await self._files.get(lease.space_id, path)
+
+    async def change_file(self, lease: Lease, path: MemoryPath, change: MemoryFileChange) -> MemoryFile:
+        """Change a memory file."""
+        return await self._files.change(lease.space_id, path, change)
+
+    async def search_files(
+        self, lease: Lease, query: str, *, owners: Sequence[str | None], limit: int
+    ) -> list[MemoryFileHit]:
+        """Return the lines of memory files that match best."""
+        return await self._files.search(lease.space_id, query, owners=owners, limit=limit)
 
 
 PARENT_FAILED_REASON: Final = "the run that waited for it has failed"

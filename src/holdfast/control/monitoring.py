@@ -1,20 +1,21 @@
 """Health, readiness and Prometheus metrics of a server process."""
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
 
-from holdfast.domain.errors import Unavailable
-from holdfast.domain.space import DEFAULT_SPACE
+from holdfast.domain.errors import OutcomeUnknown, Unavailable
 from holdfast.metrics.instruments import MetricFamily, Number, render_metrics
 from holdfast.metrics.meters import Meters, gauge
-from holdfast.ports.queue import ActiveRunCounts, RunCounts
-from holdfast.ports.spaces import Spaces
+from holdfast.ports.queue import ActiveRunCounts, RunCounts, StoreHealth
 
 STORE_TIMEOUT_SECONDS: Final = 2.0
 """Seconds in which a healthy store responds."""
+WRITE_CHECK_INTERVAL_SECONDS: Final = 2.0
+"""Seconds for which the result of a write is remembered: `/ready` needs no key, so anybody may ask for it."""
 
 
 class HealthStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,25 +34,45 @@ class ServerVersion(msgspec.Struct, frozen=True, kw_only=True):
 class HealthControl:
     """The readiness and version of a server process."""
 
-    def __init__(self, spaces: Spaces, *, version: str) -> None:
+    def __init__(
+        self, store_health: StoreHealth, *, version: str, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self.version = ServerVersion(name="holdfast", version=version)
-        self._spaces = spaces
+        self._store_health = store_health
+        self._monotonic = monotonic
         self._closing = False
+        self._checking = asyncio.Lock()
+        self._next_check = float("-inf")
+        self._store_error: Unavailable | None = None
 
     def close(self) -> None:
         """Report the process as not ready from now on."""
         self._closing = True
 
     async def ready(self) -> HealthStatus:
-        """Return the status, or raise `Unavailable` if the process shuts down or the store does not respond."""
+        """Return the status, or raise `Unavailable` if the process shuts down or the store takes no writes."""
         if self._closing:
             raise Unavailable("the server is shutting down: use another one, or retry in a moment")
+        async with self._checking:  # concurrent requests share one write
+            if self._monotonic() >= self._next_check:
+                self._store_error = await self._check_store()
+                self._next_check = self._monotonic() + WRITE_CHECK_INTERVAL_SECONDS
+        if self._store_error is not None:
+            raise type(self._store_error)(self._store_error.message)
+        return HealthStatus(status="ready")
+
+    async def _check_store(self) -> Unavailable | None:
         try:
             async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
-                await self._spaces.get(DEFAULT_SPACE)
-        except TimeoutError as exc:
-            raise Unavailable(f"the store did not respond in {STORE_TIMEOUT_SECONDS:g} seconds") from exc
-        return HealthStatus(status="ready")
+                await self._store_health.check_write()
+        except TimeoutError:
+            message = f"the store did not respond in {STORE_TIMEOUT_SECONDS:g} seconds: check the database and its disk"
+            return Unavailable(message)
+        except OutcomeUnknown:
+            return Unavailable("the store cannot write: the disk fails; check it, and the limits of the process")
+        except Unavailable as exc:
+            return exc
+        return None
 
 
 class MetricsControl:

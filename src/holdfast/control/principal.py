@@ -6,6 +6,7 @@ import msgspec
 
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import SpaceId
+from holdfast.domain.instant import Millis
 from holdfast.domain.space import DEFAULT_SPACE, ApiKey, Scope
 
 
@@ -18,6 +19,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     space_ids: tuple[SpaceId, ...] | None
     """`None` means every space."""
     rate_limit: str | None = None
+    expires_at: Millis | None = None
+    """The time until which the token of a principal without an API key is valid."""
 
     @property
     def has_all_spaces(self) -> bool:

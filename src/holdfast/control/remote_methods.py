@@ -33,6 +33,7 @@ from holdfast.domain.ids import SpaceId, ThreadId
 from holdfast.domain.task_ids import task_id_of
 from holdfast.domain.tool import REMOTE_METHOD_PREFIX, ToolClass, ToolInterrupt, ToolReply, ToolSpec, check_tool_spec
 from holdfast.ports.log import Journal
+from holdfast.ports.runtime import ToolListing
 from holdfast.tools.arguments import check_arguments, check_parameters
 
 
@@ -121,7 +122,7 @@ def method_spec(method: RemoteMethod) -> ToolSpec:
     )
 
 
-def check_methods(methods: Sequence[RemoteMethod]) -> None:
+async def check_methods(methods: Sequence[RemoteMethod]) -> None:
     """Raise `Invalid` unless a client may offer these methods together."""
     if len(methods) > MAX_METHODS:
         raise TooLarge(f"a client may offer at most {MAX_METHODS} methods", field="methods", limit=MAX_METHODS)
@@ -137,6 +138,7 @@ def check_methods(methods: Sequence[RemoteMethod]) -> None:
             check_parameters(check_tool_spec(method_spec(method)))
         except Invalid as exc:
             raise Invalid(exc.message, field="methods") from exc
+        await asyncio.sleep(0)  # a schema may take milliseconds to compile
 
 
 class OfferedMethod(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,7 +214,7 @@ class MethodClient:
         method = self.methods[tool]
         call_id, call = f"call_{secrets.token_hex(8)}", _OpenCall(method)
         try:
-            check_arguments(method_spec(method), arguments)
+            await check_arguments(method_spec(method), arguments)
         except Invalid as error:
             return call.error_reply(error)
         if len(self._open) >= MAX_OPEN_CALLS:
@@ -292,9 +294,9 @@ class RemoteMethods:
             client.disconnect()
             self._notify_others(client, client.methods)
 
-    def offer(self, client: MethodClient, methods: Sequence[RemoteMethod], *, id: str | None = None) -> None:
+    async def offer(self, client: MethodClient, methods: Sequence[RemoteMethod], *, id: str | None = None) -> None:
         """Replace the methods that a client offers."""
-        check_methods(methods)
+        await check_methods(methods)
         changed_tools = {*client.methods, *(method.tool for method in methods)}
         client.methods = {method.tool: method for method in methods}
         self._clients.pop(client, None)
@@ -305,13 +307,13 @@ class RemoteMethods:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def list(self, lease: Lease) -> list[ToolSpec]:
+    async def list(self, lease: Lease) -> ToolListing:
         """Return the methods offered in the run's space."""
         found: dict[str, RemoteMethod] = {}
         for client in self._clients:
             if client.space == lease.space_id:
                 found |= client.methods
-        return [method_spec(method) for _, method in sorted(found.items())]
+        return ToolListing(tools=[method_spec(method) for _, method in sorted(found.items())])
 
     async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         """Call a method; while no client offers it, wait a moment for one to reconnect."""

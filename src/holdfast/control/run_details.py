@@ -51,7 +51,12 @@ class RunDetailsControl:
                 check_search_text(text, field=field, max_chars=256)
         if where.thread_id is not None:
             await self._threads.get(space, where.thread_id)
-        return await self._runs.page(space, where=where, limit=limit, cursor=cursor)
+        try:
+            return await self._runs.page(space, where=where, limit=limit, cursor=cursor)
+        except NotFound as exc:
+            if cursor is None or exc.details.get("id") != cursor:
+                raise
+            raise Invalid("the cursor is not valid: leave it out to start at the first page", field="cursor") from exc
 
     async def events(
         self,

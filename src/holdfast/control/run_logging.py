@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from holdfast.domain.errors import Unavailable
@@ -48,15 +49,17 @@ class RunStatusLogger:
         while True:
             await self._woken.wait()
             await asyncio.sleep(self._gather_seconds)
-            self._woken.clear()
-            changed, self._changed = self._changed, {}
-            unread = [name for name, heads in changed.items() if not heads]
-            try:
-                await self._log_heads([head for heads in changed.values() for head in heads])
-                for start in range(0, len(unread), MAX_RUNS_PER_READ):
-                    await self._log_heads(await self._events.heads(unread[start : start + MAX_RUNS_PER_READ]))
-            except Unavailable:
-                pass  # the store logs its own outage
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Log the status changes of the hints so far."""
+        self._woken.clear()
+        changed, self._changed = self._changed, {}
+        unread = [name for name, heads in changed.items() if not heads]
+        with suppress(Unavailable):  # the store logs its own outage
+            await self._log_heads([head for heads in changed.values() for head in heads])
+            for start in range(0, len(unread), MAX_RUNS_PER_READ):
+                await self._log_heads(await self._events.heads(unread[start : start + MAX_RUNS_PER_READ]))
 
     async def _log_heads(self, heads: Sequence[LogHead]) -> None:
         for head in heads:

@@ -9,7 +9,7 @@ from holdfast.control.streams.broadcast import Subscriber
 from holdfast.control.streams.live_streams import LiveStreams
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.new_run import CreatedRun, NewRun
-from holdfast.domain.run import Run, RunStatus, WaitsFor
+from holdfast.domain.run import Run, RunStatus
 from holdfast.ports.bus import RunWatcher
 from holdfast.ports.runs import Runs
 
@@ -33,9 +33,19 @@ class RunStartControl:
         created = await self._control.start(space, new)
         return created, self._streams.subscribe_new_run(created.run)
 
-    async def retry(self, space: SpaceId, run: RunId, *, from_start: bool = False, wait: float = 0) -> CreatedRun:
+    async def retry(
+        self, space: SpaceId, run: RunId, *, from_start: bool = False, wait: float = 0, key: str | None = None
+    ) -> CreatedRun:
         """Retry a failed or cancelled run."""
-        return await self._settled(space, await self._control.retry(space, run, from_start=from_start), wait=wait)
+        created = await self._control.retry(space, run, from_start=from_start, key=key)
+        return await self._settled(space, created, wait=wait)
+
+    async def get(self, space: SpaceId, run: RunId, *, wait: float = 0) -> Run:
+        """Return a run; an unknown one raises `NotFound` at once."""
+        found = await self._runs.get(space, run)
+        if not wait or found.settled:
+            return found
+        return await wait_until_settled(self._watcher, self._runs, self._streams, space, run, seconds=wait)
 
     async def _settled(self, space: SpaceId, created: CreatedRun, *, wait: float) -> CreatedRun:
         if not wait:
@@ -57,7 +67,7 @@ async def wait_until_settled(
                         head = await watch.wait_past(seq)
                         if head is None or head.status.terminal or head.status is RunStatus.WAITING:
                             found = await runs.get(space, run)
-                            if found.status.terminal or found.status_reason == WaitsFor.PERSON:
+                            if found.settled:
                                 return found
                         seq = 0 if head is None else head.last_event_seq
         except TimeoutError:

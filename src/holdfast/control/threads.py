@@ -11,13 +11,16 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from holdfast.domain.errors import Invalid, NotFound
+from holdfast.domain.idempotency import KeyedRequest, KeyedResult
 from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId, check_client_id
 from holdfast.domain.instant import Instant
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import Message
-from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, count_fitting
 from holdfast.domain.run import Mode, Run, RunStatus
-from holdfast.domain.thread import NewThread, Thread, ThreadPatch, ThreadStatus
+from holdfast.domain.thread import DEFAULT_AGENT, NewThread, Thread, ThreadFilter, ThreadPatch, ThreadStatus
 from holdfast.ports.log import Messages
+from holdfast.ports.requests import KeyedRequests
 from holdfast.ports.runs import RunFilter, Runs, Threads
 from holdfast.ports.workspace import Agents
 
@@ -44,6 +47,25 @@ class ThreadDetail(Thread, frozen=True, kw_only=True):
     runs: list[RunStub]
 
 
+class LatestRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest run of a thread, as lists show it."""
+
+    id: RunId
+    agent_type: str
+    status: RunStatus
+    status_reason: str | None
+    usage: Usage
+    created_at: Instant
+    started_at: Instant | None
+    completed_at: Instant | None
+
+
+class ListedThread(Thread, frozen=True, kw_only=True):
+    """A thread in a list."""
+
+    latest_run: LatestRun | None
+
+
 class ThreadControl:
     """Commands and queries for threads."""
 
@@ -52,6 +74,7 @@ class ThreadControl:
         *,
         threads: Threads,
         runs: Runs,
+        requests: KeyedRequests,
         agents: Agents,
         default_agent: Callable[[], str | None] = lambda: None,
         principal: str | None = None,
@@ -59,14 +82,39 @@ class ThreadControl:
         """Record `principal` as the author of new threads."""
         self._threads = threads
         self._runs = runs
+        self._requests = requests
         self._agents = agents
         self._default_agent = default_agent
         self._principal = principal
 
-    async def create(self, space: SpaceId, new: NewThread, *, agent: str | None) -> Thread:
+    @property
+    def default_agent(self) -> str:
+        """The agent of threads that name none."""
+        return self._default_agent() or DEFAULT_AGENT
+
+    async def create(
+        self, space: SpaceId, new: NewThread, *, agent: str | None, request: KeyedRequest | None = None
+    ) -> KeyedResult[Thread]:
         """Create a thread for `agent`, or for the workspace's default agent; an unknown agent raises `NotFound`."""
-        chosen = self._default_agent() or new.agent_type if agent is None else self._agents.get(agent).name
-        return await self._threads.create(space, replace(new, agent_type=chosen, created_by=self._principal))
+        if (earlier := await self._requests.find(space, request, kind=Thread)) is not None:
+            return KeyedResult(value=earlier, replayed=True)  # also if its agent does not exist any more
+        chosen = self.default_agent if agent is None else self._agents.get(agent).name
+        thread = replace(new, agent_type=chosen, created_by=self._principal)
+        return await self._requests.once(
+            space, request, kind=Thread, create=lambda ports: ports.threads.create(space, thread)
+        )
+
+    async def page(
+        self, space: SpaceId, *, where: ThreadFilter, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
+    ) -> Page[ListedThread]:
+        """Return threads by the time of their latest run, newest first, each with that run."""
+        page = await self._threads.page(space, where=where, limit=limit, cursor=cursor)
+        found = await self._runs.newest_of_threads([(space, thread.id) for thread in page.items])
+        latest = {run.thread_id: msgspec.convert(run, LatestRun, from_attributes=True) for run in found}
+        return Page(
+            items=[ListedThread(**msgspec.structs.asdict(each), latest_run=latest.get(each.id)) for each in page.items],
+            next_cursor=page.next_cursor,
+        )
 
     async def get(self, space: SpaceId, thread: ThreadId) -> ThreadDetail:
         """Return a thread with its newest runs."""
@@ -202,13 +250,18 @@ class ConversationControl:
         elif cursor is not None:
             before = parse_number_cursor(cursor)
         found = await self._messages.history(space, run, limit=limit + 1, before=before)
-        page = found[-limit:]
-        if len(found) <= limit:
+        page = found[-min(limit, count_fitting(reversed(found), _message_chars)) :]
+        if len(found) == len(page):
             return Page(items=page)
         # A message that waits for its run to begin has no sequence yet, but its id stays.
         first = page[0]
         next_cursor = f"{_ID_CURSOR_PREFIX}{first.id}" if first.sequence is None else str(first.sequence)
         return Page(items=page, next_cursor=next_cursor)
+
+
+def _message_chars(message: Message) -> int:
+    content = message.content if isinstance(message.content, str) else msgspec.json.encode(message.content)
+    return len(content) + len(msgspec.json.encode(message.metadata))
 
 
 async def conversation_run(

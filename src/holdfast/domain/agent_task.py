@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from holdfast.domain.errors import Conflict
 from holdfast.domain.plan import Boundary, Plan, PlanItem, PlanStatus
 
 
@@ -26,7 +25,10 @@ class AgentSubtaskStatus(StrEnum):
 
 
 class AgentTaskBoundary(msgspec.Struct, frozen=True, kw_only=True):
-    """The assistant message and the content block in it whose tool call started or ended a task."""
+    """The assistant message and the content block in it whose tool call started or ended a task.
+
+    If a person started or ended it, the last block of the newest assistant message.
+    """
 
     message_sequence_num: int
     content_sequence_num: int
@@ -80,10 +82,9 @@ def agent_tasks(plan: Plan) -> list[AgentTask]:
 
 
 def minimal_agent_task(item: PlanItem) -> AgentTaskMinimal:
-    """Return the id and the status of `item`; a cancelled item has no status here and raises `Conflict`."""
-    if item.status not in _AGENT_TASK_STATUS:
-        raise Conflict(f"task {item.task_id} is {item.status}", task_id=item.task_id, status=str(item.status))
-    return AgentTaskMinimal(task_id=item.task_id, status=_AGENT_TASK_STATUS[item.status])
+    """Return the id and the status of `item`; a cancelled one, which no list shows, is acknowledged as `completed`."""
+    status = _AGENT_TASK_STATUS.get(item.status, AgentTaskStatus.COMPLETED)
+    return AgentTaskMinimal(task_id=item.task_id, status=status)
 
 
 _AGENT_TASK_STATUS: Final[Mapping[PlanStatus, AgentTaskStatus]] = {

@@ -13,6 +13,8 @@ from holdfast.domain.instant import Instant
 from holdfast.domain.validation import check_text
 
 MAX_ARTIFACT_CHARS: Final = 16 * 1024 * 1024
+DEFAULT_MEDIA_TYPE: Final = "text/plain"
+"""The media type of an artifact with text."""
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 _TOKEN: Final = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _MEDIA_TYPE: Final = re.compile(rf"{_TOKEN}/{_TOKEN}( *; *{_TOKEN}=({_TOKEN}|\"[ !#-\[\]-~]*\"))*")
@@ -49,15 +51,30 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     created_at: Instant
 
 
+class NewFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file to store."""
+
+    name: str
+    content: bytes
+    media_type: str = "application/octet-stream"
+    id: FileId | None = None
+    created_by: str | None = None
+
+
 class NewArtifact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An artifact to store; with the `id` of an existing one it becomes its next version."""
+    """An artifact to store; with the `id` of an existing one it becomes its next version.
+
+    Without a `media_type` it has that of its file, or `text/plain`.
+    """
 
     type: ArtifactType
     title: str
     content: str | None = None
     file_id: FileId | None = None
+    file: NewFile | None = None
+    """A file to store with the artifact."""
     id: ArtifactId | None = None
-    media_type: str = "text/plain"
+    media_type: str | None = None
     metadata: dict[str, Json] = {}
     created_by: str | None = None
 
@@ -75,24 +92,17 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     created_at: Instant
 
 
-class NewFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file to store."""
-
-    name: str
-    content: bytes
-    media_type: str = "application/octet-stream"
-    id: FileId | None = None
-    created_by: str | None = None
-
-
 def check_new_artifact(new: NewArtifact) -> None:
     """Raise if `new` is not a valid artifact."""
-    if (new.content is None) == (new.file_id is None):
+    if sum(each is not None for each in (new.content, new.file_id, new.file)) != 1:
         raise Invalid("an artifact needs either `content` or `file_id`: give exactly one", field="content")
+    if new.file is not None:
+        check_new_file(new.file)
     check_text(new.title, field="title", max_chars=500)
-    check_text(new.media_type, field="media_type", max_chars=255)
-    if _MEDIA_TYPE.fullmatch(new.media_type) is None:
-        raise Invalid("`media_type` is not a valid media type: write one like `text/markdown`", field="media_type")
+    if new.media_type is not None:
+        check_text(new.media_type, field="media_type", max_chars=255)
+        if _MEDIA_TYPE.fullmatch(new.media_type) is None:
+            raise Invalid("`media_type` is not a valid media type: write one like `text/markdown`", field="media_type")
     if new.content is not None:
         check_text(new.content, field="content", max_chars=MAX_ARTIFACT_CHARS)
 

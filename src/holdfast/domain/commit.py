@@ -17,6 +17,7 @@ from holdfast.domain.inbox import InboxItem
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import Interrupt, NewInterrupt
 from holdfast.domain.limits import Usage
+from holdfast.domain.memory import NewMemory, check_new_memory
 from holdfast.domain.message import Message, NewMessage, Role, check_message_ids, unanswered_calls
 from holdfast.domain.new_run import NewRun, check_new_run
 from holdfast.domain.run import Move, Run, RunStatus, check_value_names, check_worker_move
@@ -30,7 +31,10 @@ class RunSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     thread: Thread
     messages: Sequence[Message]
-    """The latest messages of the conversation, up to the thread's `context_window`, oldest first."""
+    """The latest messages of the conversation, up to the thread's `context_window`, oldest first.
+
+    The worker reads earlier ones in pages, as far as they fit into a model call.
+    """
     steps: Sequence[Step]
     values: dict[str, Json]
     inbox: Sequence[InboxItem]
@@ -80,6 +84,9 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     withdrawn: Sequence[InterruptId] = ()
     children: Sequence[NewRun] = ()
     artifacts: Sequence[NewArtifact] = ()
+    memories: Sequence[NewMemory] = ()
+    follow_ups: Sequence[NewRun] = ()
+    """Runs on threads of their own that start with this commit and are not children."""
     timers: Sequence[NewTimer] = ()
     cancelled_timers: Sequence[TimerId] = ()
     contexts: Sequence[ContextSnapshot] = ()
@@ -112,14 +119,22 @@ def check_commit(commit: Commit) -> None:
     check_value_names(commit.values)
     if len(set(commit.consumed)) != len(commit.consumed):
         raise Invalid("`consumed` names an inbox item twice", field="consumed")
+    _check_created(commit)
+    if commit.interrupts and (commit.move is None or commit.move.to is not RunStatus.WAITING):
+        raise Invalid("an interrupt requires a commit that moves the run to `waiting`", field="interrupts")
+
+
+def _check_created(commit: Commit) -> None:
     for artifact in commit.artifacts:
         check_new_artifact(artifact)
+    for memory in commit.memories:
+        check_new_memory(memory)
     for timer in commit.timers:
         check_new_timer(timer)
     for child in commit.children:
         _check_child(commit.lease, child)
-    if commit.interrupts and (commit.move is None or commit.move.to is not RunStatus.WAITING):
-        raise Invalid("an interrupt requires a commit that moves the run to `waiting`", field="interrupts")
+    for run in commit.follow_ups:
+        _check_follow_up(run)
 
 
 def _check_child(lease: Lease, child: NewRun) -> None:
@@ -128,6 +143,12 @@ def _check_child(lease: Lease, child: NewRun) -> None:
         raise Invalid("a child run must name its parent and start a new thread", field="children")
     if child.idempotency_key is not None:
         raise Invalid("a child run takes no idempotency key: its commit is atomic", field="children")
+
+
+def _check_follow_up(run: NewRun) -> None:
+    check_new_run(run)
+    if run.parent_run_id is not None or not isinstance(run.thread, NewThread) or run.idempotency_key is not None:
+        raise Invalid("a follow-up has no parent and no idempotency key, and starts a new thread", field="follow_ups")
 
 
 def _check_steps(commit: Commit) -> None:

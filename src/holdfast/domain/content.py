@@ -75,6 +75,13 @@ Part: TypeAlias = TextPart | ImagePart | AudioPart | VideoPart | DocumentPart
 Content: TypeAlias = str | list[Part]
 
 
+def plain_text(content: Content) -> str:
+    """Return the text parts of `content`, joined."""
+    if isinstance(content, str):
+        return content
+    return "".join(part.text for part in content if isinstance(part, TextPart))
+
+
 def stored_file(part: Part) -> FileSource | None:
     """Return the source of `part` if it is a stored file of the space."""
     if isinstance(part, TextPart) or not isinstance(part.source, FileSource):

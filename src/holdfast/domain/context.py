@@ -11,6 +11,7 @@ snapshot is byte for byte the context that was sent.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final, TypeAlias, assert_never
@@ -20,9 +21,11 @@ from msgspec.structs import replace
 
 from holdfast.domain.content import Content, Json
 from holdfast.domain.errors import Invalid, NotFound
-from holdfast.domain.ids import MessageId, ToolCallId
+from holdfast.domain.ids import MessageId, RunId, ThreadId, ToolCallId
+from holdfast.domain.instant import Instant
 from holdfast.domain.message import Message, NewMessage, Role, ToolCall
 from holdfast.domain.plan import Boundary
+from holdfast.domain.recall import ScoreParts
 from holdfast.domain.untrusted import mark_untrusted
 
 MAX_FAILED_COMPACTIONS: Final = 2
@@ -51,6 +54,8 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     tokens_after: int = 0
     failed_tries: int = 0
     """Consecutive attempts whose summary freed nothing."""
+    gap: bool = False
+    """Whether messages before the summarised ones were too many to be read for the summary."""
 
 
 NO_COMPACTION: Final = Compaction()
@@ -129,6 +134,46 @@ class SentText(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
 SentPart: TypeAlias = SentRange | SentText
 
 
+class InjectionKind(StrEnum):
+    """Kind of what was recalled into a prompt."""
+
+    STANDING = "standing"
+    FILE = "file"
+    MEMORY = "memory"
+    MESSAGE = "message"
+
+
+class InjectedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that was recalled into a prompt: a standing memory, a memory file, a memory or an excerpt."""
+
+    kind: InjectionKind
+    id: str
+    """The id of a memory or message, or the path of a file."""
+    at: Instant | None = None
+    thread_id: ThreadId | None = None
+    score: float | None = None
+    """Of what a search found; what is always in the prompt has none."""
+    parts: ScoreParts | None = None
+    tokens: int = 0
+    count: int = 1
+    """How many nearly equal texts it stands for."""
+
+
+class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """A run value: what was recalled for a user message. It stays the same for every call until the next message."""
+
+    message_id: MessageId | None = None
+    standing: str = ""
+    """Standing instructions of people."""
+    recalled: str = ""
+    """All other memory, as untrusted text."""
+    items: list[InjectedItem] = []
+    notice: str | None = None
+    """Why the search was limited, if it was."""
+    undistilled: list[RunId] = []
+    """Ended runs of the chain that have not been distilled yet."""
+
+
 class ContextSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The context that was sent in one step."""
 
@@ -143,6 +188,8 @@ class ContextSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     first_sequence: int | None
     last_sequence: int | None
     compaction_through: int | None
+    memory: str | None = None
+    """The digest of the list of what was recalled into the prompt, and why."""
     texts: dict[str, str] = {}
     """Texts by digest. They are stored apart from snapshots, each once."""
 
@@ -180,6 +227,8 @@ class ReadContext(msgspec.Struct, frozen=True, kw_only=True):
     last_sequence: int | None
     compaction_through: int | None
     complete: bool
+    memory: list[InjectedItem] = []
+    """What was recalled into the prompt, in its order, with the parts of each score."""
 
 
 @lru_cache(maxsize=1024)  # most texts of a context are the same from call to call
@@ -218,13 +267,15 @@ def restore_context(snapshot: ContextSnapshot, texts: Mapping[str, str], message
         last_sequence=snapshot.last_sequence,
         compaction_through=snapshot.compaction_through,
         complete=len(restored) == expected + len(snapshot.reminders),
+        memory=[] if snapshot.memory is None else _items_decoder.decode(_stored_text(texts, snapshot.memory)),
     )
 
 
 def text_digests(snapshot: ContextSnapshot) -> list[str]:
     """Return the digests of all texts that `snapshot` refers to."""
     sent = [part.digest for part in snapshot.conversation if isinstance(part, SentText)]
-    return list(dict.fromkeys([*(part.digest for part in snapshot.segments), *sent, snapshot.tools]))
+    memory = [] if snapshot.memory is None else [snapshot.memory]
+    return list(dict.fromkeys([*(part.digest for part in snapshot.segments), *sent, snapshot.tools, *memory]))
 
 
 def to_read_message(message: Message | NewMessage) -> ReadMessage:
@@ -265,3 +316,4 @@ def _stored_text(texts: Mapping[str, str], digest: str) -> str:
 
 
 _message_decoder: Final = msgspec.json.Decoder(NewMessage)
+_items_decoder: Final = msgspec.json.Decoder(list[InjectedItem])

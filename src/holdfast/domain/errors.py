@@ -5,6 +5,7 @@ HoldfastError
 ├── Conflict                the thing exists but is not in the needed state
 │   ├── IdTaken             choose another id
 │   ├── IdempotencyMismatch the key was used with another body
+│   ├── VersionChanged      the object has changed since it was read
 │   ├── IllegalMove         the run's status does not allow this change
 │   ├── LeaseLost           another worker owns the run now: stop, do not write
 │   ├── InboxNotEmpty       new inbox items arrived: read them, then retry
@@ -14,12 +15,16 @@ HoldfastError
 │   ├── AlreadyAnswered     the interrupt is no longer open
 │   ├── RunActive           the run has not ended: cancel it first
 │   ├── InUse               other objects still refer to it
+│   ├── FolderChanged       files were moved while a command was being started: try again
+│   ├── MemoryFileChanged   the file is not the one that was read: read it again
 │   └── WouldDeadlock       the run would wait for a run that waits for it
 ├── Invalid                 the request can never succeed as written
 │   ├── TooLarge
-│   └── ModelRefused        the provider rejects this call, also on a retry
-│       ├── ContextOverflow the call exceeds the context window of the model
-│       └── ScriptError     the call does not match the script of a scripted model
+│   ├── ModelRefused        the provider rejects this call, also on a retry
+│   │   ├── ContextOverflow the call exceeds the context window of the model
+│   │   └── ScriptError     the call does not match the script of a scripted model
+│   └── NotHoldfast         the URL is not of a Holdfast server
+├── RunFailed               the run that a client waits for failed or was cancelled
 ├── McpServerFailed         an MCP server failed or broke the protocol: reported to the model as a result
 ├── LimitExceeded           the run reached one of its limits
 │   ├── IterationLimit
@@ -28,6 +33,7 @@ HoldfastError
 │   └── SpawnLimit          too many or too deeply nested sub-agents
 └── Unavailable             a dependency failed: the same call may succeed later
     ├── ModelUnavailable    the provider failed this time: `retry_after` may say when to retry
+    ├── ServerUnreachable   no server answers at the URL of a client
     ├── OutcomeUnknown      the connection broke during a commit: read before you retry
     ├── StoreFull
     ├── StoreReadOnly
@@ -74,6 +80,12 @@ class IdempotencyMismatch(Conflict):
     """The idempotency key was used before with another body."""
 
     code = "IDEMPOTENCY_MISMATCH"
+
+
+class VersionChanged(Conflict):
+    """The object has another version than the one that the change was made for."""
+
+    code = "VERSION_CHANGED"
 
 
 class IllegalMove(Conflict):
@@ -130,6 +142,18 @@ class InUse(Conflict):
     code = "IN_USE"
 
 
+class FolderChanged(Conflict):
+    """Files of a working folder were moved or replaced while a command was being started."""
+
+    code = "FOLDER_CHANGED"
+
+
+class MemoryFileChanged(Conflict):
+    """The memory file has changed since the client read it."""
+
+    code = "MEMORY_FILE_CHANGED"
+
+
 class WouldDeadlock(Conflict):
     """The run would wait for a run that waits for it."""
 
@@ -164,6 +188,18 @@ class ScriptError(ModelRefused):
     """A call does not match the script of a scripted model."""
 
     code = "SCRIPT_ERROR"
+
+
+class NotHoldfast(Invalid):
+    """The URL is not of a Holdfast server, or of another version of it."""
+
+    code = "NOT_HOLDFAST"
+
+
+class RunFailed(HoldfastError):
+    """The run that a client waits for failed or was cancelled; `details` has its `run_id` and `status`."""
+
+    code = "RUN_FAILED"
 
 
 class McpServerFailed(HoldfastError):
@@ -212,6 +248,12 @@ class ModelUnavailable(Unavailable):
     """The provider failed this call; `details.retry_after` is its delay in seconds, if it gave one."""
 
     code = "MODEL_UNAVAILABLE"
+
+
+class ServerUnreachable(Unavailable):
+    """No server answers at the URL of a client."""
+
+    code = "SERVER_UNREACHABLE"
 
 
 class OutcomeUnknown(Unavailable):

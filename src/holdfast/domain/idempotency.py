@@ -1,7 +1,7 @@
 """Digests and keys that identify a repeated request or step."""
 
 from hashlib import sha256
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -10,6 +10,24 @@ from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import RunId
 
 MAX_IDEMPOTENCY_KEY_CHARS: Final = 255
+
+T = TypeVar("T")
+
+
+class KeyedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request with an idempotency key. The same key belongs to one request per operation."""
+
+    operation: str
+    key: str
+    digest: str
+    """The digest of everything that a repeat of the request must share."""
+
+
+class KeyedResult(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """The result of a request, and whether an earlier request with the same key had it."""
+
+    value: T
+    replayed: bool = False
 
 
 def request_digest(value: Json | msgspec.Struct) -> str:

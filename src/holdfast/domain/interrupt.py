@@ -12,7 +12,7 @@ import msgspec
 from holdfast.domain.content import Json
 from holdfast.domain.errors import AlreadyAnswered, Invalid
 from holdfast.domain.events.messages import AgUiInterrupt
-from holdfast.domain.ids import InterruptId, RunId, ThreadId, ToolCallId
+from holdfast.domain.ids import InterruptId, MessageId, RunId, ThreadId, ToolCallId
 from holdfast.domain.instant import Instant, Millis
 
 DEFAULT_INTERRUPT_TIMEOUT_MS: Final = Millis(7 * 24 * 3600 * 1000)
@@ -80,6 +80,8 @@ class InterruptResponse(msgspec.Struct, frozen=True, kw_only=True):
     response: Json
     digest: str | None = None
     by: str | None = None
+    message_id: MessageId | None = None
+    """The id that a client gave the result of its tool; the message of the result keeps it."""
 
 
 def check_response(interrupt: Interrupt, response: InterruptResponse, *, now: Instant) -> None:

@@ -4,6 +4,7 @@ from math import inf
 from typing import Annotated, Final, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import force_setattr
 
 from holdfast.domain.errors import BudgetExceeded, DeadlineExceeded, Invalid, IterationLimit, SpawnLimit
@@ -103,6 +104,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Maximum number of ancestors of any run in the tree; null is the highest allowed depth."""
     max_children: _Children | None = None
     """Maximum number of active child runs at a time, and of independent tasks in total; null is 32."""
+    strict_token_budget: bool | UnsetType = UNSET
+    """Whether the run also fails if its last call exceeds `token_budget`, as a task of the tasks contract does.
+
+    It is absent unless set, so that the digest of a request without it stays that of earlier versions.
+    """
 
     def __post_init__(self) -> None:
         for field, maximum in _MAX_BY_FIELD.items():
@@ -117,8 +123,8 @@ _NO_LIMITS: Final = Limits()
 def requested_limits(agent: Limits, request: Limits) -> Limits:
     """Return the limits of a requested run.
 
-    The request overrides the agent's iterations and duration; it may lower but not raise the agent's budgets, depth and
-    number of children.
+    The request overrides the agent's iterations and duration; it may tighten but not loosen the agent's budgets, depth
+    and number of children.
     """
     if request == _NO_LIMITS:
         return agent
@@ -131,6 +137,7 @@ def requested_limits(agent: Limits, request: Limits) -> Limits:
         cost_budget_usd=_smaller_limit(agent.cost_budget_usd, request.cost_budget_usd),
         max_depth=_smaller_limit(agent.max_depth, request.max_depth),
         max_children=_smaller_limit(agent.max_children, request.max_children),
+        strict_token_budget=agent.strict_token_budget or request.strict_token_budget,
     )
 
 
@@ -164,7 +171,7 @@ def check_tasks(limits: Limits, started_tasks: int) -> None:
 
 
 def check_iterations(limits: Limits, iterations: int) -> None:
-    """Raise unless a run that has made `iterations` model calls may make another."""
+    """Raise unless a run with `iterations` answered model calls may make another."""
     maximum = limits.max_iterations
     if maximum is not None and iterations >= maximum:
         message = f"the run made {iterations} model calls: its limit is {maximum}"
@@ -190,6 +197,13 @@ def check_budget(limits: Limits, spent: Usage) -> None:
         raise _budget_exceeded("cost_budget_usd", limit=cost, spent=spent.cost_usd)
 
 
+def check_overshoot(limits: Limits, spent: Usage) -> None:
+    """Raise if a tree of runs with a strict token budget has exceeded it."""
+    tokens = limits.token_budget
+    if limits.strict_token_budget and tokens is not None and spent.total_tokens > tokens:
+        raise _budget_exceeded("token_budget", limit=tokens, spent=spent.total_tokens)
+
+
 def check_price_known(limits: Limits, *, price_known: bool) -> None:
     """Raise if a cost budget cannot be enforced because the model's price is unknown."""
     if limits.cost_budget_usd is not None and not price_known:
@@ -205,8 +219,13 @@ def deadline_exceeded(seconds: int) -> DeadlineExceeded:
 
 
 def backoff_ms(attempt: int) -> int:
-    """Return the delay in milliseconds after the lost attempt number `attempt`, from 1."""
-    doublings = min(max(attempt - 1, 0), MAX_BACKOFF_MS.bit_length())
+    """Return the delay in milliseconds after the lost attempt number `attempt`, from 1; the first has none.
+
+    One death says nothing about the run, and a run that made progress since its last claim has lost attempt number 0.
+    """
+    if attempt <= 1:
+        return 0
+    doublings = 2 * min(attempt - 2, MAX_BACKOFF_MS.bit_length())  # so that five attempts outlast quick restarts
     return min(INITIAL_BACKOFF_MS << doublings, MAX_BACKOFF_MS)
 
 

@@ -79,17 +79,17 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     args: Annotated[list[_Argument], Meta(max_length=200, description="The arguments of the program.")] = []
     env: Annotated[
         dict[VariableName, _Argument],
-        Meta(description="Its whole environment; `${NAME}` is replaced by a variable of Holdfast's environment."),
+        Meta(description="Its environment variables; `${NAME}` is replaced by a variable of Holdfast's environment."),
     ] = {}
     cwd: Annotated[
         FolderName | None,
-        Meta(description="Its working folder in the workspace; by default a persistent folder of its own."),
+        Meta(description="Its working folder, one per space; by default a persistent folder of its own."),
     ] = None
     reads: Annotated[
         list[ReadablePath],
         Meta(max_length=100, description="Other paths of the machine that its sandbox may read."),
     ] = []
-    network: Annotated[bool, Meta(description="Whether its sandbox has network access.")] = False
+    network: Annotated[bool, Meta(description="Whether its sandbox has network; `npx` and `uvx` need it.")] = False
     sandbox: Annotated[
         Literal["on", "off"],
         Meta(description="Whether it runs in a sandbox; off, it has all rights of the server."),

@@ -110,6 +110,16 @@ def check_message_ids(messages: Sequence[NewMessage]) -> None:
         raise Invalid("two messages have the same id: change one", field="messages.id")
 
 
+def not_run_result(call: ToolCall) -> NewMessage:
+    """Return the result of a call that a fork leaves before its result."""
+    return NewMessage(
+        role=Role.TOOL,
+        content="not run: the conversation was continued from before this call had a result",
+        tool_call_id=call.id,
+        metadata={FAILED_METADATA_KEY: "failed"},
+    )
+
+
 def unanswered_calls(messages: Sequence[Message | NewMessage]) -> list[ToolCall]:
     """Return the tool calls of the last assistant message that have no result yet."""
     answered: set[ToolCallId] = set()

@@ -1,4 +1,4 @@
-"""Notifications of a space about its runs, numbered 1, 2, 3 per space."""
+"""Notifications of a space about its runs, reminders, schedules and webhooks, numbered 1, 2, 3 per space."""
 
 from enum import StrEnum
 from typing import Final
@@ -18,6 +18,11 @@ class NotificationKind(StrEnum):
     RUN_FAILED = "run.failed"
     RUN_CANCELLED = "run.cancelled"
     RUN_WAITING = "run.waiting"
+    REMINDER_TRIGGERED = "reminder.triggered"
+    SCHEDULE_FIRED = "schedule.fired"
+    SCHEDULE_FAILED = "schedule.failed"
+    """The first failure after a success; later ones are only in the firings."""
+    WEBHOOK_DISABLED = "webhook.disabled"
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):

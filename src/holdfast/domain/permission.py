@@ -3,11 +3,11 @@
     deny ──► granted ──► ask ──► allow ──► the default of the tool
 
 The first rule that matches decides. Rules granted by an approval "always" take precedence over `ask` rules, which they
-answer, but never over `deny` rules.
+answer, but never over `deny` rules. A grant belongs to the space in which it was given.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -17,6 +17,8 @@ from holdfast.domain.agent import Permissions, TaintPolicy
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import request_digest
+from holdfast.domain.ids import GrantId, InterruptId, RunId
+from holdfast.domain.instant import Instant
 
 RIGHTS_VALUE: Final = "rights"
 """The run value that holds the rights of its ancestors."""
@@ -48,6 +50,8 @@ class PermissionDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Explanation beyond the rule itself."""
     agent: str | None = None
     """The ancestor whose rule it is; null if it is the calling agent's own."""
+    possibly_denied: bool = False
+    """Whether it requires approval because a deny rule may match: a person may approve it as shown, not change it."""
 
 
 class ParsedRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +67,49 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     permissions: Permissions = Permissions()
     granted: list[str] = []
+    """Rules of `permissions.json`; those of the space are read when a call is decided."""
     tainted: TaintPolicy = TaintPolicy.ASK
+    folder: str | None = None
+    """Its working folder, which its path rules are about; null in runs of earlier versions."""
+    only: list[list[str]] = []
+    """`allowed-tools` of the skills that were active."""
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that a person granted to an agent in a space; in force until it is revoked."""
+
+    id: GrantId
+    agent: str
+    rule: str
+    run_id: RunId
+    """The run whose approval was answered with "always"."""
+    interrupt_id: InterruptId
+    created_by: str | None
+    created_at: Instant
+    revoked_by: str | None
+    revoked_at: Instant | None
+
+
+def granted_rules(metadata: Mapping[str, Json], response: Json) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the agents and the rules that a response to an approval grants them; both are empty if it grants nothing.
+
+    Only rules that the approval offered can be granted, to the agents whose rules required it.
+    """
+    match response, metadata:
+        case {"decision": "always", **chosen}, {"offers": [narrowest, *_] as offers, "asking": [*agents]}:
+            rules: Json = chosen.get("rules", narrowest)
+            return (agents, rules) if rules in offers else ((), ())
+        case _:
+            return (), ()
+
+
+def inherited_rights(values: Mapping[str, Json]) -> list[Rights]:
+    """Return the rights of the ancestors of a run, the root first; an unreadable value raises `Invalid`."""
+    value = values.get(RIGHTS_VALUE)
+    try:
+        return [] if value is None else msgspec.convert(value, list[Rights])
+    except msgspec.ValidationError as exc:
+        raise Invalid(f"the rights of this run cannot be read: {exc}", value=RIGHTS_VALUE) from exc
 
 
 def parse_rule(text: str) -> ParsedRule:

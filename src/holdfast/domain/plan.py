@@ -6,7 +6,7 @@ At most one item is in progress: starting another resets it to planned. An ended
 position when others move. Plan and todo list are values of the run, so they branch with the thread.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -16,6 +16,9 @@ from msgspec.structs import replace
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, Invalid, NotFound, TooLarge
+from holdfast.domain.ids import RunId, ThreadId
+from holdfast.domain.message import Message, Role
+from holdfast.domain.run import Run
 from holdfast.domain.validation import check_text
 
 MAX_OPEN_ITEMS: Final = 100
@@ -59,7 +62,10 @@ class SubtaskStatus(StrEnum):
 
 
 class Boundary(msgspec.Struct, frozen=True, kw_only=True):
-    """The tool call that started or ended an item: its assistant message, and its index in the content."""
+    """Where an item started or ended: a message, and the index of a tool call in its content.
+
+    An edit by a person has no tool call: its boundary is the last content block that the agent had written.
+    """
 
     message_sequence_num: int
     content_sequence_num: int
@@ -73,7 +79,11 @@ class Subtask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One task of a plan. `start` is its latest start; `reason` says why it is blocked or cancelled."""
+    """One task of a plan. `start` is its latest start; `reason` says why it is blocked or cancelled.
+
+    `run_id` is the run that planned it, or whose plan a person added it to, and `agent_type` the agent of that run;
+    both are null in plans of older versions.
+    """
 
     task_id: int
     position: int
@@ -87,6 +97,16 @@ class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
     end: Boundary | None = None
     conclusion: str | None = None
     reason: str | None = None
+    run_id: RunId | None = None
+    agent_type: str | None = None
+
+
+class ThreadTask(PlanItem, frozen=True, kw_only=True):
+    """A plan item with its thread, as clients read it."""
+
+    thread_id: ThreadId
+    run_id: RunId
+    agent_type: str
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +118,33 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def boundary(sequence: int, *, text: str, call_index: int) -> Boundary:
     """Return the boundary of a tool call in a message; a non-empty `text` is a content block before the calls."""
     return Boundary(message_sequence_num=sequence, content_sequence_num=call_index + bool(text))
+
+
+def boundary_at_end(messages: Sequence[Message]) -> Boundary:
+    """Return the boundary at the last content block of the newest assistant message, or else of the newest message."""
+    entered = [message for message in messages if message.sequence is not None]
+    newest = next((each for each in reversed(entered) if each.role is Role.ASSISTANT), entered[-1] if entered else None)
+    if newest is None or newest.sequence is None:
+        return Boundary(message_sequence_num=0, content_sequence_num=0)
+    parts = bool(newest.content) if isinstance(newest.content, str) else len(newest.content)
+    blocks = parts + len(newest.tool_calls)
+    return Boundary(message_sequence_num=newest.sequence, content_sequence_num=max(blocks - 1, 0))
+
+
+def thread_tasks(current: Plan, run: Run) -> list[ThreadTask]:
+    """Return the items of the plan of `run`; those of older versions, which name no run, belong to this one."""
+    return [
+        ThreadTask(
+            **{name: getattr(item, name) for name in _ITEM_FIELDS},
+            thread_id=run.thread_id,
+            run_id=item.run_id or run.id,
+            agent_type=item.agent_type or run.agent_type,
+        )
+        for item in current.items
+    ]
+
+
+_ITEM_FIELDS: Final = tuple(name for name in PlanItem.__struct_fields__ if name not in ("run_id", "agent_type"))
 
 
 def find(current: Plan, task_id: int) -> PlanItem:
@@ -118,6 +165,8 @@ def create(
     plan: Json = None,
     subtasks: Iterable[Subtask] = (),
     position: int | None = None,
+    run_id: RunId | None = None,
+    agent_type: str | None = None,
 ) -> Plan:
     """Add an item at `position`, or at the end; `task_id` is the next value of the thread's counter."""
     newest = max((item.task_id for item in current.items), default=0)
@@ -133,6 +182,8 @@ def create(
         priority=priority,
         plan=_checked_plan(plan),
         subtasks=_checked_subtasks(subtasks),
+        run_id=run_id,
+        agent_type=agent_type,
     )
     return _insert_item(current.items, item)
 
@@ -168,7 +219,7 @@ def update(
 
 
 def start(current: Plan, task_id: int, *, at: Boundary | None) -> Plan:
-    """Start or restart an open item and reset the one in progress; `at` is null if a person starts it."""
+    """Start or restart an open item and reset the one in progress."""
     item = _open_item(current, task_id)
     if item.status is PlanStatus.IN_PROGRESS:
         return current

@@ -1,7 +1,4 @@
-"""Edits of a plan by a person: an item is added or changed, by the same rules as an agent's own.
-
-An item that a person starts or completes has no `start` or `end`, because no tool call did it.
-"""
+"""Edits of a plan by a person: an item is added or changed, by the same rules as an agent's own."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final, TypeAlias
@@ -11,7 +8,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, Invalid
+from holdfast.domain.ids import RunId
 from holdfast.domain.plan import (
+    Boundary,
     Plan,
     PlanPriority,
     PlanStatus,
@@ -65,17 +64,20 @@ class PlanItemPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class AddPlanItem(msgspec.Struct, frozen=True, kw_only=True, tag="add"):
-    """An item to add; its `task_id` is assigned when the edit is stored."""
+    """An item to add; its `task_id`, run and agent are assigned when the edit is stored."""
 
     item: NewPlanItem
     task_id: int = 0
+    run_id: RunId | None = None
+    agent_type: str | None = None
 
 
 class ChangePlanItem(msgspec.Struct, frozen=True, kw_only=True, tag="change"):
-    """A change of an existing item."""
+    """A change of an existing item; `at`, the end of the conversation, is assigned when the edit is stored."""
 
     task_id: int
     patch: PlanItemPatch
+    at: Boundary | None = None
 
 
 PlanEdit: TypeAlias = AddPlanItem | ChangePlanItem
@@ -84,15 +86,15 @@ PlanEdit: TypeAlias = AddPlanItem | ChangePlanItem
 def apply_edit(current: Plan, edit: PlanEdit) -> Plan:
     """Return the plan with an edit, or raise the error of the plan rule that it breaks."""
     match edit:
-        case AddPlanItem(task_id=task_id, item=item):
+        case AddPlanItem(item=item):
             fields = {**msgspec.structs.asdict(item), "subtasks": _to_subtasks(item.subtasks)}
-            return create(current, task_id=task_id, **fields)
-        case ChangePlanItem(task_id=task_id, patch=patch):
+            return create(current, task_id=edit.task_id, run_id=edit.run_id, agent_type=edit.agent_type, **fields)
+        case ChangePlanItem(task_id=task_id, patch=patch, at=at):
             changes = {name: value for name in _UPDATABLE_FIELDS if (value := getattr(patch, name)) is not UNSET}
             if "subtasks" in changes:
                 changes["subtasks"] = _to_subtasks(changes["subtasks"])
             changed = update(current, task_id, **changes) if changes else current
-            return changed if patch.status is UNSET else _STATUS_CHANGES[patch.status](changed, task_id, patch)
+            return changed if patch.status is UNSET else _STATUS_CHANGES[patch.status](changed, task_id, patch, at)
 
 
 def apply_edits(current: Plan, edits: Iterable[PlanEdit]) -> Plan:
@@ -127,10 +129,10 @@ _STATUSES_BY_FIELD: Final = {
     "conclusion": (PlanStatus.COMPLETED,),
     "reason": (PlanStatus.BLOCKED, PlanStatus.CANCELLED),
 }
-_STATUS_CHANGES: Final[Mapping[PlanStatus, Callable[[Plan, int, Any], Plan]]] = {
-    PlanStatus.PLANNED: lambda plan, task, _: reset(plan, task),
-    PlanStatus.IN_PROGRESS: lambda plan, task, _: start(plan, task, at=None),
-    PlanStatus.BLOCKED: lambda plan, task, patch: block(plan, task, reason=patch.reason),
-    PlanStatus.COMPLETED: lambda plan, task, patch: complete(plan, task, conclusion=patch.conclusion, at=None),
-    PlanStatus.CANCELLED: lambda plan, task, patch: cancel(plan, task, reason=patch.reason),
+_STATUS_CHANGES: Final[Mapping[PlanStatus, Callable[[Plan, int, Any, Boundary | None], Plan]]] = {
+    PlanStatus.PLANNED: lambda plan, task, _, at: reset(plan, task),
+    PlanStatus.IN_PROGRESS: lambda plan, task, _, at: start(plan, task, at=at),
+    PlanStatus.BLOCKED: lambda plan, task, patch, at: block(plan, task, reason=patch.reason),
+    PlanStatus.COMPLETED: lambda plan, task, patch, at: complete(plan, task, conclusion=patch.conclusion, at=at),
+    PlanStatus.CANCELLED: lambda plan, task, patch, at: cancel(plan, task, reason=patch.reason),
 }

@@ -91,6 +91,7 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     message: str
     iteration: int | None = None
+    """The run's `iterations` when it failed."""
     details: dict[str, Json] = {}
 
 
@@ -103,6 +104,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode
     agent_type: str
     model: str | None
+    """The model that was asked for; it stays as it was at creation."""
+    model_used: str | None
+    """The model that gave the latest response: after a fallback, another one."""
     status: RunStatus
     status_reason: str | None
     base_run_id: RunId | None
@@ -119,7 +123,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     priority: Priority
     tags: list[str]
     limits: Limits
+    output_schema: dict[str, Json] | None
+    """The JSON Schema that its output must match, if the request named one."""
     iterations: int
+    """Model calls whose response entered the conversation."""
     attempt: int
     wait_until: Instant | None
     idempotency_key: str | None
@@ -130,6 +137,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     queued_at: Instant | None
     started_at: Instant | None
     completed_at: Instant | None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the run has ended or waits for a person."""
+        return self.status.terminal or (self.status is RunStatus.WAITING and self.status_reason == WaitsFor.PERSON)
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +161,8 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 def check_move(run_id: RunId, status: RunStatus, to: RunStatus) -> None:
     """Raise unless a run may change from `status` to `to`."""
     if to not in _NEXT_STATUSES[status]:
-        raise IllegalMove(f"run `{run_id}` is {status}: it cannot become {to}", status=str(status), to=str(to))
+        problem = f"{status} already" if status is to else f"{status}: it cannot become {to}"
+        raise IllegalMove(f"run `{run_id}` is {problem}", status=str(status), to=str(to))
 
 
 def check_worker_move(run_id: RunId, move: Move) -> None:
@@ -205,8 +218,11 @@ VALUE_NAMES: Final = frozenset(
         "mail",
         "plan",
         "questions",
+        "recall",
+        "request",
         "rights",
         "shell",
+        "skills",
         "spawned",
         "state",
         "taint",

@@ -1,6 +1,6 @@
-"""A space (the tenant that everything belongs to) and the API keys that give access to spaces.
+"""A space (the tenant that everything belongs to) and the API keys and stream tickets that give access to spaces.
 
-Only the hash of a key's secret is stored.
+Only the hash of a secret is stored.
 """
 
 import re
@@ -90,6 +90,17 @@ class StoredApiKey(NamedTuple):
 
     key: ApiKey
     secret_hash: bytes
+
+
+class Ticket(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to open one stream for a short time, without the header that carries a key."""
+
+    path: str
+    api_key_id: ApiKeyId | None
+    """The key that asked for it; null if another principal did."""
+    principal: Json
+    """The principal that asked for it."""
+    expires_at: Instant
 
 
 def check_new_api_key(new: NewApiKey, spaces: list[SpaceId]) -> None:

@@ -37,6 +37,15 @@ class StepState(StrEnum):
         return self not in (StepState.STARTED, StepState.WAITING)
 
 
+class Lane(StrEnum):
+    """How a model call was sent to its provider."""
+
+    DIRECT = "direct"
+    """By Holdfast itself."""
+    LIBRARY = "library"
+    """By the provider's library."""
+
+
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One call. If an `effectful` call was interrupted, it may have had an external effect."""
 
@@ -53,3 +62,5 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     started_at: Instant | None = None
     settled_at: Instant | None = None
+    lane: Lane | None = None
+    """How a model call that is done was sent; null for a scripted model."""

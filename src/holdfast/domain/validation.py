@@ -17,9 +17,18 @@ from msgspec import structs
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, TooLarge
+from holdfast.domain.linear_regex import LinearRegex
 
-_ERROR_PATH: Final = re.compile(r" - at `\$(?P<steps>.+)`\Z", re.DOTALL)
+MAX_JSON_VALUES: Final = 500_000
+"""Values in one JSON text, with the commas and brackets in its strings: they decide what it costs to decode."""
+MAX_EXTREME_NUMBERS: Final = 20_000
+"""Numbers with an exponent of three digits, such as `1e300`: they cost hundreds of times what others do."""
+
+_EXTREME_NUMBER: Final = LinearRegex(r"[\[,:\s]-?[0-9.]+[eE][-+]?[0-9]{3}", capture=False)
+_PATH_START: Final = " - at `$"
 _FIELD_ERROR: Final = re.compile(r"Object (contains unknown|missing required) field `(?P<field>.*)`", re.DOTALL)
+MAX_SEARCHED_PARTS: Final = 20_000
+"""Parts of an invalid value that are searched for the invalid one: a client chooses how many it has."""
 _JSON_TYPE_NAMES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 
@@ -44,7 +53,7 @@ def explain_validation_error(error: msgspec.ValidationError | Invalid, value: Js
     Errors of msgspec do not name keys of mappings, and errors raised by a type itself have no path. So this searches
     for the smallest part that is invalid on its own.
     """
-    path, inner, cause = _find_violation(kind, value) or _Violation([], kind, error)
+    path, inner, cause = _find_violation(kind, value, iter(range(MAX_SEARCHED_PARTS))) or _Violation([], kind, error)
     if isinstance(cause, Invalid):
         field = cause.details.get("field")
         return ValidationMessage([*path, field] if field else path, cause.message)
@@ -62,17 +71,19 @@ def explain_validation_error(error: msgspec.ValidationError | Invalid, value: Js
 
 def raw_validation_message(error: msgspec.ValidationError) -> ValidationMessage:
     """Return the path and reason of a msgspec error, without searching the value."""
-    found = _ERROR_PATH.search(str(error))
-    path = [] if found is None else [found["steps"].removeprefix(".")]
-    return ValidationMessage(path, _ERROR_PATH.sub("", str(error)))
+    reason, start, path = str(error).rpartition(_PATH_START)
+    if not start or not path.endswith("`"):
+        return ValidationMessage([], str(error))
+    return ValidationMessage([path[:-1].removeprefix(".")], reason)
 
 
-def _find_violation(kind: Any, value: Json) -> _Violation | None:
+def _find_violation(kind: Any, value: Json, budget: Iterator[int]) -> _Violation | None:
+    """Return the smallest invalid part, or the smallest that `budget`, one step per part, was enough to find."""
     try:
         msgspec.convert(value, kind)
     except (msgspec.ValidationError, Invalid) as error:
-        for step, inner, item in _children(kind, value):
-            found = _find_violation(inner, item)
+        for (step, inner, item), _ in zip(_children(kind, value), budget, strict=False):
+            found = _find_violation(inner, item, budget)
             if found is not None:
                 return found._replace(path=[step, *found.path])
         return _Violation([], kind, error)
@@ -165,6 +176,17 @@ def check_text(value: str, *, field: str, max_chars: int) -> str:
     except UnicodeEncodeError as exc:
         raise Invalid(f"`{field}` is not valid Unicode", field=field) from exc
     return value
+
+
+def check_decode_cost(encoded: bytes) -> None:
+    """Raise `TooLarge` if JSON costs too much to decode; whether it is JSON is not checked."""
+    if len(encoded) > MAX_JSON_VALUES and sum(map(encoded.count, (b"[", b"{", b","))) > MAX_JSON_VALUES:
+        raise TooLarge(f"the JSON may have at most {MAX_JSON_VALUES} values: send less at once", limit=MAX_JSON_VALUES)
+    if _EXTREME_NUMBER.count(encoded, limit=MAX_EXTREME_NUMBERS + 1) > MAX_EXTREME_NUMBERS:
+        raise TooLarge(
+            f"the JSON may have at most {MAX_EXTREME_NUMBERS} numbers such as `1e300`: send less at once",
+            limit=MAX_EXTREME_NUMBERS,
+        )
 
 
 def check_search_text(value: str, *, field: str, max_chars: int) -> str:

@@ -78,16 +78,33 @@ def _check_characters(text: str) -> None:
 # because some file systems are case-insensitive.
 _RESERVED_NAMES: Final = "|".join(
     "".join(f"[{letter.upper()}{letter}]" if letter.isalpha() else rf"\{letter}" for letter in name)
-    for name in ("agents", "tools", "skills", "settings.json")
+    for name in ("agents", "memory", "tools", "skills", "settings.json")
 )
 _NAME_PART: Final = "[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}"
-FolderName: TypeAlias = Annotated[
+_FOLDER_NAME: Final = rf"(?!({_RESERVED_NAMES})(/|\Z)){_NAME_PART}(/{_NAME_PART}){{0,7}}"
+# A path with `*`, `?` or `[` could not be written in a rule.
+_ABSOLUTE_PATH: Final = r"(/(?!\.{1,2}(/|\Z))[^/*?\[\x00-\x1f\x7f]{1,255}){1,32}"
+_FOLDER_EXPECTED: Final = (
+    "a folder of the workspace such as `files` or `projects/site`: relative, of letters, digits, `.`, `_` and `-`, no "
+    "part beginning with `.`, and not in `agents`, `memory`, `tools` or `skills`"
+)
+FolderName: TypeAlias = Annotated[str, Meta(pattern=rf"^{_FOLDER_NAME}\Z", extra={"expected": _FOLDER_EXPECTED})]
+ProjectPath: TypeAlias = Annotated[
     str,
     Meta(
-        pattern=rf"^(?!({_RESERVED_NAMES})(/|\Z)){_NAME_PART}(/{_NAME_PART}){{0,7}}\Z",
-        extra={
-            "expected": "a folder of the workspace such as `files` or `projects/site`: relative, of letters, digits, "
-            "`.`, `_` and `-`, no part beginning with `.`, and not in `agents`, `tools` or `skills`"
-        },
+        pattern=rf"^{_ABSOLUTE_PATH}\Z",
+        extra={"expected": "the absolute path of a folder, such as `/srv/site`, without `..`, `*`, `?` and `[`"},
     ),
 ]
+WorkingFolderName: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=rf"^({_FOLDER_NAME}|{_ABSOLUTE_PATH})\Z",
+        extra={"expected": f"{_FOLDER_EXPECTED}; or an absolute path that settings.json lists"},
+    ),
+]
+
+
+def is_outside_workspace(folder: str) -> bool:
+    """Return whether a working folder is an absolute path."""
+    return folder.startswith("/")

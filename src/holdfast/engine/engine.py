@@ -6,10 +6,10 @@ The watcher outlives the others, so that streams continue while the worker drain
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from holdfast.concurrency import cancel_and_wait, start_background
 from holdfast.engine.loops import WakeEvent, run_forever
@@ -21,6 +21,10 @@ from holdfast.ports.spaces import Notifications
 
 MIN_DISPATCH_INTERVAL_SECONDS: Final = 0.1
 """The shortest time between two dispatches: each is a transaction, and nobody reads faster."""
+
+
+BackgroundLoop: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""A loop that runs until it is cancelled."""
 
 
 class NotificationLoop:
@@ -52,21 +56,33 @@ class Engine:
     """Runs the loops of a process, once."""
 
     def __init__(
-        self, *, watcher: Watcher, timers: TimerLoop, notifications: NotificationLoop, worker: Worker | None = None
+        self,
+        *,
+        watcher: Watcher,
+        timers: TimerLoop,
+        notifications: NotificationLoop,
+        worker: Worker | None = None,
+        loops: Sequence[BackgroundLoop] = (),
     ) -> None:
-        """Create an engine; without a `worker` the process executes no runs."""
+        """Create an engine; without a `worker` the process executes no runs. `loops` run beside the others."""
         self._watcher = watcher
         self._timers = timers
         self._notifications = notifications
         self._worker = worker
-        self._drained = asyncio.Event()
+        self._loops = loops
+        self._draining = asyncio.Event()
+        self._stopped = asyncio.Event()
 
     async def run(self) -> None:
         """Run until drained. When cancelled, cancel and release every run first."""
         async with asyncio.TaskGroup() as tasks:
             # The watcher first: it must receive the hints that follow the worker's first claim.
-            loops = [tasks.create_task(loop.run()) for loop in (self._watcher, self._timers, self._notifications)]
-            await (self._drained.wait() if self._worker is None else self._worker.run())
+            own = (self._watcher.run, self._timers.run, self._notifications.run)
+            loops = [tasks.create_task(loop()) for loop in (*own, *self._loops)]
+            try:
+                await (self._draining.wait() if self._worker is None else self._worker.run())
+            finally:
+                self._stopped.set()
             await cancel_and_wait(loops)
 
     def drain(self, within: timedelta | None = None) -> None:
@@ -74,9 +90,15 @@ class Engine:
 
         It may be called from a signal handler of the event loop.
         """
-        self._drained.set()
+        self._draining.set()
         if self._worker is not None:
             self._worker.drain(within)
+
+    async def wait_until_drained(self) -> None:
+        """Drain, unless that has begun, and wait until no run is active; the watcher continues meanwhile."""
+        if not self._draining.is_set():
+            self.drain()
+        await self._stopped.wait()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -84,12 +106,12 @@ class Engine:
         engine = start_background(self.run(), name="holdfast-engine", ended_by="Engine.running")
         block = asyncio.current_task()
         assert block is not None
-        engine.add_done_callback(lambda _: self._drained.is_set() or block.cancel())
+        engine.add_done_callback(lambda _: self._draining.is_set() or block.cancel())
         try:
             yield
         finally:
-            if engine.done() and not self._drained.is_set():
+            if engine.done() and not self._draining.is_set():
                 block.uncancel()
-            if not self._drained.is_set():
+            if not self._draining.is_set():
                 self.drain()
             await engine

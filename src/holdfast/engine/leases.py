@@ -1,7 +1,7 @@
 """The leases of a worker: active runs, the heartbeat that renews their leases, and their release.
 
-One heartbeat renews every lease of the process; a run whose lease is not renewed is cancelled at once. Release depends
-on how the executor ended:
+One heartbeat renews every lease of the process; a run whose lease is not renewed is cancelled at once. While the event
+loop is blocked, `HeartbeatThread` renews them in its place. Release depends on how the executor ended:
 
     returned                a commit of its own ended the lease; if not, the next check releases it
     asked to stop           requeued, claimable at once
@@ -14,13 +14,15 @@ A lease that cannot be released, because the store is unavailable, expires by it
 
 import asyncio
 import logging
+import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from itertools import islice
-from typing import Final
+from threading import Event, Thread
+from typing import Final, TypeAlias, TypeVar
 
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
@@ -75,6 +77,8 @@ class Heartbeat:
         self._delay = self._interval
         self._wake = WakeEvent(min_interval=MIN_HEARTBEAT_SECONDS)
         self._outage = StoreOutage("renewing leases")
+        self.last_beat_at = time.monotonic()
+        """The time of the last heartbeat of the event loop."""
 
     def renew_now(self) -> None:
         """Renew without waiting for the interval: a run may have been ended."""
@@ -84,6 +88,7 @@ class Heartbeat:
         """Renew until cancelled."""
         while True:
             await self._wake.wait(seconds=self._delay)
+            self.last_beat_at = time.monotonic()
             if active := list(self._active.values()):
                 await self._renew(active)
 
@@ -117,6 +122,81 @@ class Heartbeat:
             if each.renewed_at <= expired_before and not each.cancelled:
                 _log.warning("run %s is cancelled: its lease could not be renewed in time", each.lease.run_id)
                 each.cancel()
+
+
+MAX_BLOCKED_SECONDS: Final = 60.0
+"""How long the event loop may be blocked before its leases are left to expire: it may never continue."""
+
+OpenLeases: TypeAlias = Callable[[], AbstractAsyncContextManager[Leases]]
+"""Opens leases over a connection of their own, on any event loop."""
+
+
+class HeartbeatThread:
+    """Renews the leases of a worker from a thread while its event loop is blocked, for example by a tool.
+
+    The heartbeat of the event loop decides everything else: here no run is cancelled. A connection is opened only while
+    it is needed.
+    """
+
+    def __init__(
+        self,
+        heartbeat: Heartbeat,
+        open_leases: OpenLeases,
+        active: Mapping[int, ActiveRun],
+        *,
+        owner: OwnerId,
+        lease: timedelta,
+        interval: timedelta,
+        max_blocked_seconds: float,
+    ) -> None:
+        self._heartbeat = heartbeat
+        self._open_leases = open_leases
+        self._active = active
+        self._owner = owner
+        self._lease = lease
+        self._late_seconds = 1.5 * interval.total_seconds()
+        self._poll_seconds = interval.total_seconds() / 3
+        self._max_blocked_seconds = max_blocked_seconds
+        self._stop = Event()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the thread while the block runs."""
+        thread = Thread(target=self._run, name="holdfast-heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            await asyncio.to_thread(thread.join)
+
+    def _run(self) -> None:
+        was_blocked = False
+        while not self._stop.wait(self._poll_seconds):
+            blocked_seconds = time.monotonic() - self._heartbeat.last_beat_at
+            active = [each for each in list(self._active.values()) if not each.cancelled]
+            blocked = blocked_seconds > self._late_seconds and bool(active)
+            if blocked and blocked_seconds <= self._max_blocked_seconds:
+                if not was_blocked:
+                    _log.warning("the event loop is blocked: its leases are renewed from a thread")
+                self._renew(active)
+            was_blocked = blocked
+
+    def _renew(self, active: Sequence[ActiveRun]) -> None:
+        now = time.monotonic()
+        try:
+            renewed = asyncio.run(self._renew_leases([each.lease for each in active]))
+        except (HoldfastError, TimeoutError) as exc:
+            _log.warning("the event loop is blocked, and its leases could not be renewed: %s", exc or "timeout")
+            return
+        keys = {(lease.run_key, lease.number) for lease in renewed}
+        for each in active:
+            if (each.lease.run_key, each.lease.number) in keys:
+                each.renewed_at = now
+
+    async def _renew_leases(self, leases: Sequence[Lease]) -> list[Lease]:
+        async with asyncio.timeout(self._lease.total_seconds() / 2), self._open_leases() as own:
+            return await own.renew(self._owner, leases, lease=self._lease)
 
 
 FIRST_REQUEUE_DELAY: Final = timedelta(milliseconds=100)
@@ -182,11 +262,17 @@ class LeaseRelease:
                 _log.error("run %s failed", lease.run_id, exc_info=error)
                 if not active.cancelled:
                     await _retry_until_available(partial(self._fail, lease, error))
-        await _retry_until_available(partial(self._release_lease, lease, delay=delay))
+        released = await _retry_until_available(partial(self._release_lease, lease, delay=delay))
+        if released and active.stop.is_set():
+            _log.info("run %s released: its worker drains", lease.run_id)
 
-    async def _release_lease(self, lease: Lease, *, delay: timedelta = timedelta()) -> None:
-        with suppress(LeaseLost):
+    async def _release_lease(self, lease: Lease, *, delay: timedelta = timedelta()) -> bool:
+        """Release a lease; return whether it was still held."""
+        try:
             await self._leases.release(lease, delay=delay)
+        except LeaseLost:
+            return False
+        return True
 
     async def _fail(self, lease: Lease, error: Exception) -> None:
         """End the run as failed, if its lease is still valid."""
@@ -213,7 +299,10 @@ class LeaseRelease:
         return min(FIRST_REQUEUE_DELAY * (1 << min(count, 16)), MAX_REQUEUE_DELAY)
 
 
-async def _retry_until_available(do: Callable[[], Awaitable[None]]) -> None:
+_T = TypeVar("_T")
+
+
+async def _retry_until_available(do: Callable[[], Awaitable[_T]]) -> _T:
     outage = StoreOutage("releasing runs")
     while True:
         try:

@@ -79,3 +79,13 @@ async def run_forever(operation: str, do: Callable[[], Awaitable[None]]) -> NoRe
             await asyncio.sleep(outage.next_delay(exc))
         else:
             outage.note_recovered()
+
+
+async def run_every(operation: str, do: Callable[[], Awaitable[object]], *, seconds: float) -> NoReturn:
+    """Call `do` every `seconds` until cancelled; after an error, retry with backoff."""
+
+    async def once() -> None:
+        await do()
+        await asyncio.sleep(seconds)
+
+    await run_forever(operation, once)

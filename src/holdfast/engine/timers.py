@@ -80,6 +80,8 @@ class TimerLoop:
             self._wake_event.set()
 
     async def _fire_once(self) -> None:
+        if went_back := await self._timers.follow_clock():
+            _log.warning("the clock went back by %g s: waits and leases keep their length", went_back.total_seconds())
         await self._fire_due()
         while len(await self._interrupts.expire(limit=MAX_TIMER_BATCH)) == MAX_TIMER_BATCH:
             pass

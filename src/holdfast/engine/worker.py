@@ -8,7 +8,8 @@ Draining claims nothing more, asks every run to stop, and cancels those that hav
 """
 
 import asyncio
-from contextlib import suppress
+import logging
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -17,7 +18,14 @@ from holdfast.concurrency import cancel_and_wait
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.ids import OwnerId
-from holdfast.engine.leases import ActiveRun, Heartbeat, LeaseRelease
+from holdfast.engine.leases import (
+    MAX_BLOCKED_SECONDS,
+    ActiveRun,
+    Heartbeat,
+    HeartbeatThread,
+    LeaseRelease,
+    OpenLeases,
+)
 from holdfast.engine.loops import StoreOutage, WakeEvent, run_forever
 from holdfast.engine.watcher import Watcher
 from holdfast.ports.bus import WakeHint
@@ -26,10 +34,15 @@ from holdfast.ports.queue import Leases
 from holdfast.ports.runs import Runs
 from holdfast.ports.runtime import Executor
 
-DEFAULT_LEASE: Final = timedelta(seconds=10)
-DEFAULT_HEARTBEAT_INTERVAL: Final = timedelta(seconds=3)
+DEFAULT_LEASE: Final = timedelta(seconds=5)
+DEFAULT_HEARTBEAT_INTERVAL: Final = timedelta(seconds=1.5)
+"""A lease and an interval after a worker died, another one has taken over its runs."""
 DEFAULT_DRAIN_TIMEOUT: Final = timedelta(seconds=20)
+MAX_STARTS_PER_TURN: Final = 8
+"""Runs of one claim that start in one turn of the event loop: more would keep everybody else waiting."""
 MAX_CLAIM_BATCH: Final = 1000
+
+_log: Final = logging.getLogger("holdfast.engine")
 
 
 class Worker:
@@ -48,7 +61,10 @@ class Worker:
         lease: timedelta = DEFAULT_LEASE,
         heartbeat: timedelta = DEFAULT_HEARTBEAT_INTERVAL,
         drain: timedelta = DEFAULT_DRAIN_TIMEOUT,
+        open_leases: OpenLeases | None = None,
+        max_blocked_seconds: float = MAX_BLOCKED_SECONDS,
     ) -> None:
+        """Create a worker. With `open_leases`, a thread renews its leases while the event loop is blocked."""
         if concurrency < 1:
             raise Invalid("a worker needs a concurrency of at least 1", field="concurrency")
         if not timedelta() < heartbeat < lease:
@@ -63,6 +79,17 @@ class Worker:
         self._drain_timeout = drain
         self._active: dict[int, ActiveRun] = {}
         self._heartbeat = Heartbeat(leases, self._active, owner=owner, lease=lease, interval=heartbeat)
+        self._heartbeat_thread: AbstractAsyncContextManager[None] = nullcontext()
+        if open_leases is not None:
+            self._heartbeat_thread = HeartbeatThread(
+                self._heartbeat,
+                open_leases,
+                self._active,
+                owner=owner,
+                lease=lease,
+                interval=heartbeat,
+                max_blocked_seconds=max_blocked_seconds,
+            ).running()
         self._lease_release = LeaseRelease(leases=leases, runs=runs, events=events, owner=owner, lease=lease)
         self._wake = WakeEvent()
         self._may_have_work = True
@@ -78,7 +105,7 @@ class Worker:
 
     async def run(self) -> None:
         """Work until drained. When cancelled, cancel and release every run first."""
-        async with asyncio.TaskGroup() as loops:
+        async with self._heartbeat_thread, asyncio.TaskGroup() as loops:
             with self._watcher.listen(self._on_wake):
                 claiming = loops.create_task(self._claim_loop())
                 others = [
@@ -105,6 +132,10 @@ class Worker:
             active.stop.set()
         self._wake.set()
         seconds = (self._drain_timeout if within is None else within).total_seconds()
+        if self._active:
+            _log.info(
+                "draining: active runs have %g s to stop, then they are cancelled: %d", seconds, len(self._active)
+            )
         self._drain_timer = asyncio.get_running_loop().call_later(seconds, self._cancel_active)
 
     def _cancel_active(self) -> None:
@@ -137,21 +168,24 @@ class Worker:
                 continue
             outage.note_recovered()
             self._may_have_work |= len(leases) == free
-            for lease in leases:
-                self._start_run(lease, renewed_at=claimed_at)
+            for index, lease in enumerate(leases):
+                self._start_run(lease, renewed_at=claimed_at, after_turns=index // MAX_STARTS_PER_TURN)
 
-    def _start_run(self, lease: Lease, *, renewed_at: float) -> None:
+    def _start_run(self, lease: Lease, *, renewed_at: float, after_turns: int) -> None:
         previous = self._active.get(lease.run_key)
         active = self._active[lease.run_key] = ActiveRun(lease, renewed_at=renewed_at, previous=previous)
-        active.task = self._tasks.create_task(self._execute(active), name=f"run {lease.run_id}")
+        executing = self._execute(active, after_turns=after_turns)
+        active.task = self._tasks.create_task(executing, name=f"run {lease.run_id}")
         active.task.add_done_callback(partial(self._on_task_done, active))
         if previous is not None:
             previous.cancel()
         if self._draining:
             active.cancel()  # before it starts
 
-    async def _execute(self, active: ActiveRun) -> Exception | None:
-        """Execute a run and return its error, if it raised one."""
+    async def _execute(self, active: ActiveRun, *, after_turns: int) -> Exception | None:
+        """Execute a run after some turns of the event loop, and return its error, if it raised one."""
+        for _ in range(after_turns):
+            await asyncio.sleep(0)
         if active.previous is not None:
             await asyncio.wait([active.previous.task])
             active.previous = None
@@ -188,7 +222,7 @@ class Worker:
 
     async def _sweep(self) -> None:
         """Expire the leases of dead workers, and release those that executors left behind."""
-        await self._leases.expire()
+        await self._leases.expire(spare=self._active)
         await self._lease_release.release_returned()
         await asyncio.sleep(self._sweep_seconds)
 

@@ -5,11 +5,13 @@ A call whose server asks for input stays open until it gets the response.
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Final
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.ids import RunId
 from holdfast.mcp.replies import UNNAMED_REQUEST, Elicitation, ElicitationRequest, McpResult, request_fingerprint
+from holdfast.tools.redaction import Redaction
 
 
 class OpenCall:
@@ -116,25 +118,50 @@ class OpenCalls:
         return active[0] if len(active) == 1 else None
 
 
-class ConnectionLoss:
-    """Records why a connection was lost; the first reason counts."""
+MAX_STDERR_CHARS: Final = 1_000
+"""Characters of a server's stderr, from its end, in errors and events."""
+_KEPT_STDERR_BYTES: Final = 16 * 1024
 
-    def __init__(self, server: str) -> None:
+
+class ConnectionLoss:
+    """Records why a connection was lost, and the end of the server's stderr; the first reason counts."""
+
+    def __init__(self, server: str, *, redaction: Redaction) -> None:
         self._server = server
+        self._redaction = redaction
         self._reason = "the connection was lost"
+        self._stderr = bytearray()
+        self._shows_stderr = False
+        self.remedy: str | None = None
         self.occurred = asyncio.Event()
 
-    def record(self, reason: str) -> None:
-        """Record that the connection was lost."""
+    @property
+    def message(self) -> str:
+        """What failed."""
+        return f"the MCP server `{self._server}` failed: {self._redaction.text(self._reason)}"
+
+    @property
+    def stderr(self) -> str:
+        """The end of the server's stderr, without secrets."""
+        text = self._redaction.text(self._stderr.decode(errors="replace")).strip()
+        return text[-MAX_STDERR_CHARS:].strip()
+
+    def add_stderr(self, piece: bytes) -> None:
+        """Keep what the server wrote to stderr."""
+        self._stderr += piece
+        del self._stderr[:-_KEPT_STDERR_BYTES]
+
+    def record(self, reason: str, *, remedy: str | None = None, shows_stderr: bool = False) -> None:
+        """Record that the connection was lost; `shows_stderr` if the server's stderr may explain it."""
         if not self.occurred.is_set():
-            self._reason = reason
+            self._reason, self.remedy, self._shows_stderr = reason, remedy, shows_stderr
             self.occurred.set()
 
     def error(self, *, again: bool = False) -> McpServerFailed:
         """Return the error for a call; `again` if the call never started and may be repeated at once."""
-        return McpServerFailed(
-            f"the MCP server `{self._server}` failed: {self._reason}", started=not again, again=again
-        )
+        stderr = f": {self.stderr}" if self._shows_stderr and self.stderr else ""
+        remedy = f": {self.remedy}" if self.remedy else ""
+        return McpServerFailed(f"{self.message}{stderr}{remedy}", started=not again, again=again)
 
     def refusal(self, reason: str) -> McpServerFailed:
         """Return the error for a call that the server, still connected, has refused."""

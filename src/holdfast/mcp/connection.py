@@ -7,9 +7,9 @@ one error: `McpServerFailed`.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from importlib import import_module
 from typing import Final, TypeAlias, cast
 
+import httpx2
 import mcp_types as types
 import msgspec
 from mcp.client._transport import TransportStreams
@@ -19,9 +19,11 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import HoldfastError, McpServerFailed
+from holdfast.domain.errors import HoldfastError, Invalid, McpServerFailed
 from holdfast.mcp.calls import ConnectionLoss
 from holdfast.mcp.replies import Elicitation, ElicitationRequest, McpResult
+from holdfast.tools.json_schema import compile_schema
+from holdfast.tools.schema_check import find_problems
 
 HANDSHAKE_TIMEOUT_SECONDS: Final = 60.0
 """Seconds a server has to start and initialize, and again to list its tools."""
@@ -34,7 +36,6 @@ CALL_KEY_META: Final = "io.holdfast/call-key"
 """Field of `_meta` with the idempotency key of a call."""
 
 ElicitHandler: TypeAlias = Callable[[ElicitationRequest], Awaitable[dict[str, Json]]]
-import_module("jsonschema")  # the SDK would import it in the middle of the first call
 
 _CLIENT_INFO: Final = types.Implementation(name="holdfast", version="1")
 _RECONNECT_CODES: Final = frozenset({types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT, types.INVALID_REQUEST})
@@ -47,6 +48,7 @@ class McpConnection:
     def __init__(self, client: Client, loss: ConnectionLoss) -> None:
         self._client = client
         self._loss = loss
+        self._output_schemas: dict[str, Json] = {}
         self.tools_changed = False
         """Whether the server has announced a change of its tools since it listed them."""
 
@@ -66,6 +68,7 @@ class McpConnection:
                     for _ in range(MAX_TOOL_PAGES):
                         page = await self._client.list_tools(cursor=cursor)
                         tools += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+                        self._output_schemas |= {tool.name: tool.output_schema for tool in page.tools}
                         cursor = page.next_cursor
                         if cursor is None:
                             break
@@ -105,6 +108,16 @@ class McpConnection:
                 await asyncio.sleep(CALL_ROUND_INTERVAL_SECONDS)
             raise McpServerFailed(f"it did not finish the call in {MAX_CALL_ROUNDS} rounds")
 
+    async def check_output(self, name: str, result: types.CallToolResult) -> None:
+        """Raise `McpServerFailed` if a result does not match the output schema of its tool, where it can be checked."""
+        try:
+            schema = compile_schema(msgspec.json.encode(self._output_schemas.get(name) or {}))
+            problems = await find_problems(schema, result.structured_content, name="result", limit=1)
+        except (Invalid, ValueError, TypeError, RecursionError):
+            return  # the model reads the result as it is
+        if problems:
+            raise McpServerFailed(f"the result of `{name}` does not match its output schema: {problems[0]}")
+
 
 @asynccontextmanager
 async def open_connection(
@@ -130,6 +143,8 @@ async def open_connection(
     with _wrap_errors(loss):
         async with AsyncExitStack() as stack:
             await _handshake(stack, client, loss)
+            # The SDK checks results on the event loop, with a backtracking engine and without a limit.
+            client.session.validate_tool_result = connection.check_output  # type: ignore[method-assign]
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             watcher = tasks.create_task(_watch_tool_changes(client, connection))
             stack.callback(watcher.cancel)
@@ -152,7 +167,10 @@ def _wrap_errors(loss: ConnectionLoss) -> Iterator[None]:
         first: BaseException = error
         while isinstance(first, BaseExceptionGroup):
             first = first.exceptions[0]
-        loss.record(" ".join(f"{type(first).__name__}: {first}".split())[:300])
+        reason = " ".join(f"{type(first).__name__}: {first}".split())[:300]
+        if isinstance(first, httpx2.ConnectError):  # without the path, which may contain a key
+            reason = f"nothing answers at `{first.request.url.copy_with(path='/', query=None)}`"
+        loss.record(reason)
         raise loss.error() from error
 
 
@@ -164,7 +182,7 @@ async def _handshake(stack: AsyncExitStack, client: Client, loss: ConnectionLoss
     except TimeoutError as exc:
         if not limit.expired():
             raise
-        loss.record(f"it did not initialize within {HANDSHAKE_TIMEOUT_SECONDS:g} seconds")
+        loss.record(f"it did not initialize within {HANDSHAKE_TIMEOUT_SECONDS:g} seconds", shows_stderr=True)
         raise loss.error() from exc
 
 

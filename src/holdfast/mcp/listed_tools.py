@@ -24,7 +24,6 @@ from holdfast.tools.arguments import check_parameters
 MAX_TOOLS: Final = 512
 """Tools used of one server."""
 MAX_DESCRIPTION_CHARS: Final = 4_000
-MAX_SCHEMA_BYTES: Final = 64 * 1024
 STARTUP_MARGIN_SECONDS: Final = 90.0
 """Seconds added to the timeout of a call, because its server may have to be started first."""
 
@@ -89,8 +88,6 @@ def _to_mcp_tool(name: str, tool: ListedTool, server: McpServer) -> McpTool | No
         timeout=server.timeout_seconds + STARTUP_MARGIN_SECONDS,
     )
     try:
-        if len(msgspec.json.encode(spec.parameters)) > MAX_SCHEMA_BYTES:
-            raise Invalid(f"the parameters of `{name}` are longer than {MAX_SCHEMA_BYTES} bytes")
         check_parameters(check_tool_spec(spec))
         return McpTool(remote_name=tool.name, digest=request_digest(tool), spec=spec)
     except (Invalid, UnicodeEncodeError) as exc:

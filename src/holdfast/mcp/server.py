@@ -12,8 +12,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from msgspec import UNSET
+
 from holdfast.domain.content import Json
 from holdfast.domain.errors import McpServerFailed
+from holdfast.domain.events.custom import McpServerUnavailable
 from holdfast.domain.ids import RunId
 from holdfast.domain.mcp_server import McpServer
 from holdfast.mcp.calls import ConnectionLoss, OpenCall, OpenCalls
@@ -26,6 +29,7 @@ from holdfast.mcp.replies import (
     elicitation_responses,
     request_fingerprint,
 )
+from holdfast.tools.redaction import Redaction
 
 if TYPE_CHECKING:
     from holdfast.mcp.connection import ElicitHandler, McpConnection
@@ -55,14 +59,20 @@ class McpServerClient:
         *,
         tasks: asyncio.TaskGroup,
         open: OpenConnection,
+        remedy: Callable[[str], str | None],
+        redaction: Redaction,
         idle: float,
         monotonic: Callable[[], float],
     ) -> None:
+        """`remedy` returns the remedy for a server that did not start, given its stderr."""
         self.name = name
         self.declared = declared
         self.open_calls = OpenCalls()
         self._tasks = tasks
         self._open = open
+        self._remedy = remedy
+        self._redaction = redaction
+        self._loss = ConnectionLoss(self.name, redaction=self._redaction)
         self._idle = idle
         self._monotonic = monotonic
         self._connecting = asyncio.Lock()
@@ -71,11 +81,13 @@ class McpServerClient:
         self._tools: Sequence[McpTool] | None = None
         self._failures = 0
         self._failed: McpServerFailed | None = None
+        self._unavailable: McpServerUnavailable | None = None
         self._retry_at = 0.0
         self._listing: asyncio.Task[None] | None = None
         self._list_attempts = 0
         self._next_list_at = 0.0
         self._wait_until = 0.0
+        self._logged_slow = False
         self._used_at = monotonic()
 
     async def tools(self) -> Sequence[McpTool]:
@@ -103,10 +115,23 @@ class McpServerClient:
                     await self._connected()
 
             self._listing = self._tasks.create_task(list_quietly())
+            self._logged_slow = False
         if self._listing is not None and not self._listing.done():
             # After the timeout the listing goes on, and a later caller gets its result.
-            await asyncio.wait([self._listing], timeout=max(self._wait_until - self._monotonic(), 0.0))
+            _, slow = await asyncio.wait([self._listing], timeout=max(self._wait_until - self._monotonic(), 0.0))
+            if slow and not self._logged_slow and (failure := self.failure()) is not None:
+                self._logged_slow = True
+                _log.warning("%s; runs go on without its tools", describe_failure(failure))
         return self._tools or ()
+
+    def failure(self) -> McpServerUnavailable | None:
+        """Return why the tools of the server are not known; null if they are, or if it was never used."""
+        if self._tools is not None:
+            return None
+        listing = self._listing is not None and not self._listing.done()
+        if listing and not self._loss.occurred.is_set():
+            return self._describe(f"the MCP server `{self.name}` has not started yet")
+        return self._unavailable
 
     async def fresh_tools(self) -> Sequence[McpTool]:
         """Return the usable tools as they are now; raise if the server cannot be reached."""
@@ -205,6 +230,7 @@ class McpServerClient:
             return self._connection
 
     async def _connect(self) -> "McpConnection":
+        _log.info("connecting to the MCP server `%s`", self.name)
         ready: asyncio.Future[McpConnection] = asyncio.get_running_loop().create_future()
         self._connection_task = task = self._tasks.create_task(self._hold_open(ready))
         try:
@@ -214,7 +240,8 @@ class McpServerClient:
             raise McpServerFailed(error.message, started=False) from error
         except asyncio.CancelledError:
             task.cancel()
-            self._back_off(McpServerFailed(f"the MCP server `{self.name}` did not connect in time"))
+            self._loss.record("it did not connect in time", shows_stderr=True)
+            self._back_off(self._loss.error())
             raise
         self._failures, self._failed = 0, None
         connection.tools_changed = True
@@ -222,21 +249,30 @@ class McpServerClient:
 
     def _back_off(self, error: McpServerFailed) -> None:
         """Record a failure and delay the next attempt."""
-        _log.warning("%s", error.message)
+        self._unavailable = self._describe(self._loss.message)
+        _log.warning("%s", describe_failure(self._unavailable))
         self._failed = error
         self._retry_at = self._monotonic() + _backoff_seconds(self._failures)
         self._failures += 1
 
+    def _describe(self, message: str) -> McpServerUnavailable:
+        """Return a failure with the stderr of the server so far, and the remedy for it."""
+        loss = self._loss
+        remedy = loss.remedy or self._remedy(loss.stderr)
+        return McpServerUnavailable(
+            server=self.name, message=message, remedy=remedy or UNSET, stderr=loss.stderr or UNSET
+        )
+
     async def _hold_open(self, ready: "asyncio.Future[McpConnection]") -> None:
         """Keep a connection open until it is lost or idle."""
-        loss = ConnectionLoss(self.name)
+        loss = self._loss = ConnectionLoss(self.name, redaction=self._redaction)
         try:
             async with self._open(loss, self._elicit) as connection:
                 ready.set_result(connection)
                 await self._wait_until_idle(loss)
                 loss.record("it was closed")
         except McpServerFailed as error:
-            loss.record(error.message)
+            loss.record(error.message, remedy=error.details.get("remedy"))
         finally:
             if not ready.done():  # the waiting caller must also learn of a cancellation
                 loss.record("it was closed before it was connected")
@@ -258,6 +294,13 @@ class McpServerClient:
             _log.warning("cancelled an elicitation of the MCP server `%s`: it matches no single call", self.name)
             return {"action": "cancel"}
         return await call.ask(request)
+
+
+def describe_failure(failure: McpServerUnavailable) -> str:
+    """Return a failure as one line: what failed, the remedy, and the stderr of the server."""
+    remedy = f": {failure.remedy}" if failure.remedy else ""
+    stderr = f" (its stderr: {failure.stderr})" if failure.stderr else ""
+    return " ".join(f"{failure.message}{remedy}{stderr}".split())
 
 
 def _backoff_seconds(failures: int) -> float:

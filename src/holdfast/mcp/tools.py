@@ -22,6 +22,7 @@ from holdfast.mcp.server import McpServerClient
 from holdfast.mcp.servers import McpServerPool
 from holdfast.ports.artifacts import Files
 from holdfast.ports.log import Journal
+from holdfast.ports.runtime import ToolListing
 from holdfast.ports.tools import ToolTrust
 from holdfast.ports.workspace import Agents
 from holdfast.tools.arguments import check_arguments
@@ -49,15 +50,22 @@ class McpTools:
         self._files = files
         self._listed_specs: dict[McpServerClient, tuple[Sequence[McpTool], dict[str, str], list[ToolSpec]]] = {}
 
-    async def list(self, lease: Lease) -> list[ToolSpec]:
+    async def list(self, lease: Lease) -> ToolListing:
         """Return the tools of the servers that the agent of a run may use."""
         usable = self._usable_servers(self._agents.get(lease.run.agent_type))
         if not usable:
-            return []
-        servers = [self._servers.get(lease.space_id, name, declared) for name, declared in usable.items()]
+            return ToolListing(tools=())
+        servers = [
+            self._servers.get(lease.space_id, name, declared, space_key=lease.space_key)
+            for name, declared in usable.items()
+        ]
         async with FirstErrorTaskGroup() as tasks:  # concurrently, so that slow servers share one timeout
             listings = [tasks.create_task(self._specs(lease, server)) for server in servers]
-        return sorted((spec for task in listings for spec in task.result()), key=lambda spec: spec.name)
+        failures = [server.failure() for server in servers]
+        return ToolListing(
+            tools=sorted((spec for task in listings for spec in task.result()), key=lambda spec: spec.name),
+            unavailable=[failure for failure in failures if failure is not None],
+        )
 
     async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         """Call a tool."""
@@ -107,13 +115,13 @@ class McpTools:
         try:
             tool = await self._trusted_tool(lease, server, name)
             effectful = tool.spec.kind is ToolClass.EFFECTFUL
-            check_arguments(tool.spec, arguments)
-            return self._servers.redact(server, await self._to_reply(lease, server, await call(tool)))
+            await check_arguments(tool.spec, arguments)
+            return await self._servers.redact(server, await self._to_reply(lease, server, await call(tool)))
         except McpServerFailed as error:
             unknown = effectful and error.details.get("started", True)
             note = " Its outcome is unknown: verify before you call it again." if unknown else ""
             failed = ToolReply(content=f"{error.code}: {error.message}{note}", failed=True, unknown=unknown)
-            return self._servers.redact(server, failed)
+            return await self._servers.redact(server, failed)
         except (Conflict, Invalid) as error:
             return ToolReply(content=f"{error.code}: {error.message}", failed=True)
 
@@ -159,7 +167,7 @@ class McpTools:
         declared = self._usable_servers(self._agents.get(lease.run.agent_type)).get(name or "")
         if name is None or declared is None:
             raise NotFound(f"there is no tool `{tool}`", name=tool)
-        return self._servers.get(lease.space_id, name, declared)
+        return self._servers.get(lease.space_id, name, declared, space_key=lease.space_key)
 
     def _usable_servers(self, agent: Agent) -> dict[str, McpServer]:
         """Return the servers that an agent may use: its own, and those in the settings that its tool patterns name."""

@@ -84,7 +84,6 @@ MAX_UNWRITTEN_BYTES: Final = 8 * 1024 * 1024
 """Bytes waiting for the server to read them."""
 EXIT_GRACE_SECONDS: Final = 1.0
 """Seconds a server has to exit once its input is closed."""
-_MAX_STDERR_CHARS: Final = 500
 
 
 class JsonRpcLines:
@@ -137,7 +136,8 @@ async def stdio_transport(
     received, reading = anyio.create_memory_object_stream[SessionMessage | Exception](MAX_UNREAD_MESSAGES)
     writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
     async with asyncio.TaskGroup() as tasks:
-        server = tasks.create_task(_run_server(sandbox, replace(command, input=live), received, loss))
+        connected = replace(command, input=live, on_stderr=loss.add_stderr)
+        server = tasks.create_task(_run_server(sandbox, connected, received, loss))
         writer = tasks.create_task(_write_messages(sent, live, received, loss))
         try:
             yield reading, writing
@@ -161,8 +161,7 @@ async def _run_server(
         reason = f"signal {result.signal}" if result.exit_code is None else f"exit code {result.exit_code}"
         if result.too_many_processes:
             reason = "killed, because it had too many processes"
-        stderr = result.errors.decode(errors="replace").strip()[-_MAX_STDERR_CHARS:]
-        loss.record(f"it ended ({reason}){f': {stderr}' if stderr else ''}")
+        loss.record(f"it ended ({reason})", shows_stderr=True)
     except HoldfastError as error:
         loss.record(error.message)
     finally:

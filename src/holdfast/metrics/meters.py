@@ -50,6 +50,9 @@ class Meters:
         self.tool_seconds = self._histogram(
             "holdfast_tool_call_seconds", "Seconds that tools ran, by outcome.", "tool", "outcome"
         )
+        self.loop_stalls = self._counter(
+            "holdfast_event_loop_stalls_total", "Times that the event loop used too much CPU without a turn."
+        ).of()
         self.streams = self._register(
             gauge("holdfast_stream_clients", "Streams that are open now, by transport.", labels=("transport",))
         )

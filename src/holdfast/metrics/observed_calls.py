@@ -39,6 +39,11 @@ class ObservedModel:
         self.cost = model.cost
 
     @property
+    def address(self) -> str | None:
+        """The address of the provider."""
+        return self._model.address
+
+    @property
     def context_window(self) -> int:
         """The tokens of the context window."""
         return self._model.context_window

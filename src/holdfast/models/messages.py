@@ -15,6 +15,7 @@ import pydantic
 from msgspec import UNSET
 from pydantic_ai import messages as ai
 from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
 
 from holdfast.domain.content import (
@@ -29,11 +30,11 @@ from holdfast.domain.content import (
     TextPart,
     UrlSource,
     VideoPart,
+    plain_text,
 )
 from holdfast.domain.errors import ModelRefused
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.message import FAILED_METADATA_KEY, Message, NewMessage, Role
-from holdfast.models.text import plain_text
 from holdfast.ports.model import ModelRequest
 
 SENT_PARTS: Final = frozenset({ai.SystemPromptPart, ai.UserPromptPart, ai.ToolReturnPart})
@@ -82,9 +83,12 @@ def to_history(messages: Sequence[Message | NewMessage]) -> list[ai.ModelMessage
     return turns
 
 
-def to_request_parameters(request: ModelRequest) -> ModelRequestParameters:
-    """Return the instructions and tools of a request."""
+def to_request_parameters(request: ModelRequest, *, native_output: bool = False) -> ModelRequestParameters:
+    """Return the instructions and tools of a request, and its output schema if the model can enforce one."""
+    schema = request.output_schema if native_output else None
     return ModelRequestParameters(
+        output_mode="text" if schema is None else "native",
+        output_object=None if schema is None else OutputObjectDefinition(json_schema=schema, name="output"),
         instruction_parts=[ai.InstructionPart(content=request.system)] if request.system else [],
         function_tools=[
             ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.parameters)
@@ -207,7 +211,8 @@ class _MetadataMismatch(Exception):
 def _strip_content(part: dict[str, Any]) -> dict[str, Any]:
     match part["part_kind"]:
         case "text":
-            return {**part, "content": len(part["content"])}
+            # It has no content if pydantic-ai made it from a delta of a new type.
+            return {**part, "content": len(part.get("content", ""))}
         case "tool-call":
             return {key: value for key, value in part.items() if key not in ("args", "tool_call_id")}
         case _:

@@ -4,10 +4,13 @@ An unknown price is null, never zero, also for a model that is listed without a 
 """
 
 from datetime import UTC, datetime
-from typing import Protocol
+from decimal import Decimal
+from functools import cached_property
+from operator import mul
+from typing import Final, Protocol
 
 from genai_prices.data_snapshot import get_snapshot
-from genai_prices.types import AbstractUsage, ModelInfo, ModelPrice, Provider
+from genai_prices.types import AbstractUsage, ModelInfo, ModelPrice, Provider, TieredPrices
 from pydantic_ai.usage import RequestUsage
 
 from holdfast.domain.model_provider import ProviderSettings
@@ -31,11 +34,56 @@ class ListedPrices:
 
     def cost(self, usage: RequestUsage) -> float | None:
         """Return the cost by the list; inconsistent usage has none."""
+        counts = _token_counts(usage)
+        if self._rates is not None and counts is not None:
+            return float(sum(map(mul, counts, self._rates)) / _MILLION)
+        cost = self._listed_cost(usage)
+        return None if cost is None else float(cost)
+
+    @cached_property
+    def _rates(self) -> tuple[Decimal, ...] | None:
+        """What the list asks for a million tokens of each kind; null if a price has tiers, conditions or a base."""
+        prices = self._model.prices
+        if not isinstance(prices, ModelPrice) or any(
+            isinstance(price, TieredPrices) for price in vars(prices).values()
+        ):
+            return None
+        rates = [self._listed_cost(usage) for usage in _MILLION_OF_EACH_KIND]
+        known = tuple(rate for rate in rates if rate is not None)
+        return known if len(known) == len(rates) and self._listed_cost(RequestUsage()) == 0 else None
+
+    def _listed_cost(self, usage: RequestUsage) -> Decimal | None:
         priced: AbstractUsage = usage
         try:
-            return float(self._model.calc_price(priced, self._provider).total_price)
+            return self._model.calc_price(priced, self._provider).total_price
         except (LookupError, ValueError):
             return None
+
+
+_MILLION_OF_EACH_KIND: Final = (
+    RequestUsage(input_tokens=_MILLION),
+    RequestUsage(input_tokens=_MILLION, cache_read_tokens=_MILLION),
+    RequestUsage(input_tokens=_MILLION, cache_write_tokens=_MILLION),
+    RequestUsage(input_tokens=_MILLION, cache_write_tokens=_MILLION, cache_write_1h_tokens=_MILLION),
+    RequestUsage(output_tokens=_MILLION),
+    RequestUsage(output_tokens=_MILLION, output_reasoning_tokens=_MILLION),
+)
+
+
+def _token_counts(usage: RequestUsage) -> tuple[int, ...] | None:
+    """Return the tokens of each kind; null for inconsistent usage, and for usage of other kinds."""
+    counts = (
+        usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens - usage.cache_write_1h_tokens,
+        usage.cache_write_1h_tokens,
+        usage.output_tokens - usage.output_reasoning_tokens,
+        usage.output_reasoning_tokens,
+    )
+    audio = (
+        usage.input_audio_tokens or usage.cache_audio_read_tokens or usage.output_audio_tokens or usage.audio_seconds
+    )
+    return None if audio or min(counts) < 0 else counts
 
 
 class ConfiguredPrices:

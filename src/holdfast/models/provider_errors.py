@@ -4,7 +4,9 @@
 succeed. An exception caused by a malformed response counts as an outage.
 """
 
+import os
 import re
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -109,5 +111,18 @@ def _quote(exc: Exception) -> str:
     message = body.get("error", body) if isinstance(body, dict) else body
     message = message.get("message", message) if isinstance(message, dict) else message
     status = getattr(exc, "status_code", None)
-    text = " ".join(str(message or exc or type(exc).__name__).split())[:MAX_QUOTE_CHARS]
+    text = " ".join(str(message or exc or type(exc).__name__).split())
+    if status is None and (cause := _os_error(exc)):
+        text = f"{text.rstrip('.')}: {cause}"
+    text = text[:MAX_QUOTE_CHARS]
     return f"{status}: {text}" if status is not None else text
+
+
+def _os_error(exc: BaseException) -> str | None:
+    """Return why no connection was made, such as `Connection refused`: clients only say that there is none."""
+    cause: BaseException | None = exc
+    while cause is not None and not (isinstance(cause, OSError) and cause.errno):
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(cause, socket.gaierror):
+        return cause.strerror
+    return os.strerror(cause.errno) if isinstance(cause, OSError) and cause.errno else None  # not asyncio's own words

@@ -6,27 +6,34 @@ tries the next model only after an outage and before any output: it never hides 
 """
 
 import asyncio
+import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from msgspec.structs import replace
 
 from holdfast.domain.agent import SCRIPTED_PROVIDER
 from holdfast.domain.errors import Invalid, ModelUnavailable
 from holdfast.domain.model_provider import DEFAULT_PROVIDER_TIMEOUT_SECONDS, KnownModel, KnownProvider, Providers
+from holdfast.models.packages import check_package, key_variable, provider_key
 from holdfast.models.scripted import ScriptedModel
-from holdfast.ports.model import Model, ModelDelta, ModelRequest
+from holdfast.ports.model import Model, ModelDelta, ModelFinished, ModelRequest
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
 
     from holdfast.models.provider_clients import ProviderClients
     from holdfast.models.provider_model import ProviderModel
+
+
+_log: Final = logging.getLogger("holdfast.models")
 
 
 class ModelRegistry:
@@ -37,13 +44,18 @@ class ModelRegistry:
         providers: Providers | None = None,
         *,
         timeout_seconds: float = DEFAULT_PROVIDER_TIMEOUT_SECONDS,
+        direct_lane_off: Collection[str] = (),
         wrap: Callable[[Model], Model] = lambda model: model,
     ) -> None:
-        """Add `providers` to the built-in ones; `find` returns each model wrapped by `wrap`."""
+        """Add `providers` to the built-in ones; `find` returns each model wrapped by `wrap`.
+
+        Models of the providers in `direct_lane_off` are always called by their library.
+        """
         self._providers = dict(providers or {})
         if SCRIPTED_PROVIDER in self._providers:
             raise Invalid(f"a provider cannot be named `{SCRIPTED_PROVIDER}`", field="providers")
         self._timeout = timeout_seconds
+        self._direct_lane_off = direct_lane_off
         self._wrap = wrap
         self._scripted: dict[tuple[str, str | None], Model] = {}
         self._provided: dict[str, Model] = {}
@@ -70,6 +82,11 @@ class ModelRegistry:
                 with suppress(Invalid):  # `find` raises it again for the caller
                     self._register(name, await asyncio.to_thread(self._provider_model, name, provider))
 
+    def reason_against_direct_lane(self, name: str) -> str | None:
+        """Return why a model is called by its library; null if it takes the direct lane, or needs none."""
+        model = self._provider_model(name, name.partition(":")[0])
+        return model.reason_against_direct_lane
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -95,11 +112,14 @@ class ModelRegistry:
         return self._provided.setdefault(name, self._wrap(model))
 
     def _provider_model(self, name: str, provider: str) -> "ProviderModel":
+        settings = self._providers.get(provider)
+        if settings is not None:
+            provider_key(name, settings)
+        check_package(name, self._providers)
         from holdfast.models.provider_clients import ProviderClients
 
         with self._connecting:
-            self._clients = self._clients or ProviderClients()
-            settings = self._providers.get(provider)
+            self._clients = self._clients or ProviderClients(direct_lane_off=self._direct_lane_off)
             if settings is not None:
                 return self._clients.custom(name, settings)
             return self._clients.built_in(name, timeout=self._timeout, others=[SCRIPTED_PROVIDER, *self._providers])
@@ -115,6 +135,11 @@ class FallbackModel:
     def name(self) -> str:
         """All names, in order."""
         return ", ".join(model.name for model in self._models)
+
+    @property
+    def address(self) -> str | None:
+        """The addresses of all models, in order."""
+        return ", ".join(model.address for model in self._models if model.address is not None) or None
 
     @property
     def context_window(self) -> int:
@@ -147,8 +172,11 @@ class FallbackModel:
                     first, deltas = await _first_delta(model, request, stack)
                 except ModelUnavailable as exc:
                     outages.append(exc)
+                    if len(outages) < len(self._models):  # the caller logs the failure of all
+                        place = f" ({model.address})" if model.address else ""
+                        _log.warning("falling back to `%s`: %s%s", self._models[len(outages)].name, exc, place)
                     continue
-                yield await stack.enter_async_context(aclosing(_chain(first, deltas)))
+                yield await stack.enter_async_context(aclosing(_response_of(model, first, deltas)))
                 return
         if len(outages) == 1:
             raise outages[0]
@@ -172,10 +200,14 @@ async def _first_delta(
         raise ModelUnavailable(f"`{model.name}` sent no output for {model.idle_timeout_seconds:g} seconds") from exc
 
 
-async def _chain(first: ModelDelta, rest: AsyncIterator[ModelDelta]) -> AsyncGenerator[ModelDelta, None]:
-    yield first
-    async for delta in rest:
-        yield delta
+async def _response_of(
+    model: Model, first: ModelDelta, rest: AsyncIterator[ModelDelta]
+) -> AsyncGenerator[ModelDelta, None]:
+    """Yield a response, and name its model at the end."""
+    delta: ModelDelta | None = first
+    while delta is not None:
+        yield replace(delta, model=model.name) if isinstance(delta, ModelFinished) else delta
+        delta = await anext(rest, None)
 
 
 class ListedModels:
@@ -207,7 +239,7 @@ class ListedModels:
 
 @cache
 def _built_in_providers() -> list[tuple[str, str]]:
-    from holdfast.models.provider_clients import key_variable, known_providers
+    from holdfast.models.provider_clients import known_providers
 
     return [(name, key_variable(name)) for name in known_providers()]
 

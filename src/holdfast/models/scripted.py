@@ -202,6 +202,7 @@ class ScriptedModel:
     """`Model` that plays a script file."""
 
     price_known: Final = True  # it costs nothing
+    address: Final = None
     idle_timeout_seconds: Final = DEFAULT_PROVIDER_TIMEOUT_SECONDS
 
     def __init__(self, name: str, path: Path) -> None:

@@ -25,8 +25,8 @@ class StreamConverter:
     def __init__(self, used_ids: Iterable[str]) -> None:
         self.has_output = False
         """Whether there was any output other than reasoning."""
-        self._used_ids = set(used_ids)
-        self._calls: dict[int, _ToolCallBuilder] = {}
+        self._ids = CallIds(used_ids)
+        self._calls: dict[int, ToolCallBuilder] = {}
 
     def convert(self, event: ai.ModelResponseStreamEvent) -> Iterable[ModelDelta]:
         """Return the deltas of `event`."""
@@ -58,7 +58,7 @@ class StreamConverter:
         if index in self._calls:
             raise ModelUnavailable(f"the model started its call of `{part.tool_name}` twice")
         self.has_output = True
-        call = self._calls[index] = _ToolCallBuilder(self._unique_id(part.tool_call_id), part.tool_name)
+        call = self._calls[index] = ToolCallBuilder(self._ids.unique(part.tool_call_id), part.tool_name)
         return call.extend_arguments(part.args)
 
     def _call_delta(self, index: int, delta: ai.ToolCallPartDelta) -> Iterable[ModelDelta]:
@@ -70,26 +70,34 @@ class StreamConverter:
     def _refuse_file(self, *_: Any) -> Iterable[ModelDelta]:
         raise ModelRefused("the model returned a file or speech: use a model that returns text")
 
-    def _unique_id(self, id: str) -> ToolCallId:
-        if len(id) < MIN_CALL_ID_CHARS or id in self._used_ids:
+
+class CallIds:
+    """Ids of tool calls, unique in the conversation."""
+
+    def __init__(self, used: Iterable[str]) -> None:
+        self._used = set(used)
+
+    def unique(self, id: str) -> ToolCallId:
+        """Return `id`, or a new one if it is short or already used."""
+        if len(id) < MIN_CALL_ID_CHARS or id in self._used:
             id = f"call_{uuid4().hex}"
-        self._used_ids.add(id)
+        self._used.add(id)
         return ToolCallId(id)
 
 
-class _ToolCallBuilder:
+class ToolCallBuilder:
     """A tool call whose name and arguments arrive in pieces."""
 
     def __init__(self, id: ToolCallId, name: str) -> None:
         self._id = id
-        self._name = name
+        self.name = name
         self._started = False
 
     def extend_name(self, more: str | None) -> Iterable[ModelDelta]:
         """Append to the name, which is complete once the call has started."""
         if more and self._started:
-            raise ModelUnavailable(f"the model changed the name of its call of `{self._name}` after its start")
-        self._name += more or ""
+            raise ModelUnavailable(f"the model changed the name of its call of `{self.name}` after its start")
+        self.name += more or ""
         return ()
 
     def extend_arguments(self, arguments: str | dict[str, Any] | None) -> Iterable[ModelDelta]:
@@ -101,10 +109,10 @@ class _ToolCallBuilder:
         """Return the start of the call, once."""
         if self._started:
             return ()
-        if not self._name.isprintable():
-            raise ModelUnavailable(f"the model called a tool with an invalid name: {ascii(self._name[:64])}")
+        if not self.name.isprintable():
+            raise ModelUnavailable(f"the model called a tool with an invalid name: {ascii(self.name[:64])}")
         self._started = True
-        return (ToolCallStarted(self._id, self._name),)
+        return (ToolCallStarted(self._id, self.name),)
 
 
 _Converter: TypeAlias = Callable[..., Iterable[ModelDelta]]

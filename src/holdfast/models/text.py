@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from holdfast.domain.content import Content, TextPart
+from holdfast.domain.content import plain_text
 from holdfast.domain.message import Message, NewMessage, Role
 from holdfast.domain.untrusted import unmark
 
@@ -14,13 +14,6 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 def replace_surrogates(text: str) -> str:
     """Return `text` with unpaired surrogates, which cannot be stored or sent, replaced by `�`."""
     return text if text.isascii() else _SURROGATE.sub("�", text)
-
-
-def plain_text(content: Content) -> str:
-    """Return the text parts of `content`, joined."""
-    if isinstance(content, str):
-        return content
-    return "".join(part.text for part in content if isinstance(part, TextPart))
 
 
 def last_text(messages: Iterable[Message | NewMessage], role: Role) -> str | None:

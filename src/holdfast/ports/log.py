@@ -14,14 +14,15 @@ from holdfast.domain.context import ReadContext
 from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.inbox import InboxItem
 from holdfast.domain.instant import Instant, Millis, instant
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import Message
-from holdfast.domain.page import DEFAULT_PAGE_SIZE
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import Step
 
 
 class Journal(Protocol):
-    """The log of a leased run. Every method raises `LeaseLost` unless the lease is still held."""
+    """The log of a leased run. Every method but `charge_ended` raises `LeaseLost` unless the lease is still held."""
 
     async def open(self, lease: Lease) -> RunSnapshot:
         """Return a consistent snapshot of the run."""
@@ -38,12 +39,18 @@ class Journal(Protocol):
         - A move to `waiting` or to a terminal status is refused while an inbox item is unread (`InboxNotEmpty`).
         - A step settles once (`Conflict`).
         - A model call may start only while every budget of the run and its ancestors has something left
-          (`BudgetExceeded`).
+          (`BudgetExceeded`). A run with a strict token budget may complete only within it.
         - Child runs are created with the commit, or not at all.
         - A wait for a run that waits for this one is refused (`WouldDeadlock`).
         - A move releases the lease. A terminal move also queues the runs based on this one and notifies the parent.
         - Commits of one lease are applied in the order in which they were submitted.
         - A failed commit does not affect other commits.
+        """
+
+    async def charge_ended(self, lease: Lease, usage: Usage) -> bool:
+        """Add the usage of a cut-off call to a run that was ended from outside, and to its budgets.
+
+        Return whether it was added: only until the worker of the ended run has released it.
         """
 
     async def inbox(self, lease: Lease) -> list[InboxItem]:
@@ -150,6 +157,20 @@ class Messages(Protocol):
 
     async def get(self, space: SpaceId, run: RunId, message: MessageId) -> Message:
         """Return the message with that id on `run`'s chain; a revision with that id on another branch is ignored."""
+
+    async def revisions(
+        self,
+        space: SpaceId,
+        thread: ThreadId,
+        message: MessageId,
+        *,
+        limit: int = DEFAULT_PAGE_SIZE,
+        cursor: str | None = None,
+    ) -> Page[Message]:
+        """Return all versions of a message of `thread`, on any branch, oldest first, or raise `NotFound`.
+
+        A message that revises another is a version of it, and has the same versions.
+        """
 
     async def find_in_thread(self, space: SpaceId, thread: ThreadId, message: MessageId) -> list[Message]:
         """Return the messages of `thread` with that id, one per branch that has its own, newest first."""

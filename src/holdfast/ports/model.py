@@ -16,6 +16,7 @@ from holdfast.domain.ids import RunId, ToolCallId
 from holdfast.domain.limits import Usage
 from holdfast.domain.message import Message, NewMessage
 from holdfast.domain.model_provider import KnownModel, KnownProvider
+from holdfast.domain.step import Lane
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +53,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     tools: Sequence[ToolDefinition] = ()
     settings: ModelSettings = ModelSettings()
     purpose: ModelCallPurpose = ModelCallPurpose.TURN
+    output_schema: dict[str, Json] | None = None
+    """The JSON Schema of the final answer: a model that can enforce it does, and the caller checks it in any case."""
     position: int = 0
     """Number of assistant messages since the user message that started this turn of the conversation."""
 
@@ -87,10 +90,14 @@ class ModelFinished(msgspec.Struct, frozen=True, kw_only=True):
 
     usage: Usage
     """The cost is null if the price is unknown."""
+    model: str | None = None
+    """The name of the model that responded, if it is one of several."""
     reason: Literal["stop", "length", "tool_calls", "refused"] = "stop"
     provider_data: dict[str, Json] = {}
     """Data that the provider needs back with this message, such as signed reasoning. It is stored in
     `metadata["provider"]` of the assistant message, and only the adapter interprets it."""
+    lane: Lane | None = None
+    """How the call was sent; null for a model without a provider."""
 
 
 ModelDelta: TypeAlias = TextDelta | ReasoningDelta | ToolCallStarted | ToolArgumentsDelta | ModelFinished
@@ -102,6 +109,10 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """The name under which the model was requested."""
+
+    @property
+    def address(self) -> str | None:
+        """The address of the provider, for the log; null if there is none, or the provider's library does not tell."""
 
     @property
     def context_window(self) -> int:

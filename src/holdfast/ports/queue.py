@@ -1,6 +1,6 @@
-"""Ports of the run queue: leases, inbox, interrupts, timers, subscriptions and run counts."""
+"""Ports of the run queue: leases, inbox, interrupts, timers, subscriptions, run counts and store health."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -50,11 +50,12 @@ class Leases(Protocol):
         (`LeaseLost`).
         """
 
-    async def expire(self, *, cap: int = 5) -> list[RunId]:
-        """Take back the runs of expired leases and return them.
+    async def expire(self, *, cap: int = 5, spare: Container[int] = ()) -> list[RunId]:
+        """Take back the runs of expired leases and return them, but not those whose keys are in `spare`.
 
-        Each run returns to the queue, claimable after a delay that grows with its attempts, or fails with
-        `ATTEMPTS_EXHAUSTED` once it has been claimed `cap` times without a step settled by a live worker.
+        - Each run returns to the queue, claimable at once after its first attempt, then after a growing delay.
+        - A run that was claimed `cap` times without a step settled by a live worker fails with `ATTEMPTS_EXHAUSTED`.
+        - A worker spares the runs that it executes: after a pause of its process it renews them.
         """
 
     async def queue_state(self) -> QueueState:
@@ -133,9 +134,10 @@ class Interrupts(Protocol):
 
         Return the number of the event that ended the run's last segment. The responses belong to the segment after it.
 
-        `segment` names that next segment, unless the run is running already. The name becomes another id of the run; an
-        id used before is refused (`IdTaken`). An interrupt of another run is refused (`NotFound`), and so is one that
-        is not open (`AlreadyAnswered`).
+        `segment` names that next segment, unless the run is running already. The name becomes another id of the run,
+        and may be used again for it; an id of another run is refused (`IdTaken`). So is a message id that the run's
+        chain has already. An interrupt of another run is refused (`NotFound`), and so is one that is not open
+        (`AlreadyAnswered`).
         """
 
 
@@ -165,6 +167,14 @@ class Timers(Protocol):
 
     async def next_due(self) -> Instant | None:
         """Return when the next unclaimed timer is due."""
+
+    async def follow_clock(self) -> timedelta:
+        """Note the store's clock, and return how far it went back since the last note of any process, or zero.
+
+        What ends after a duration is then moved back as far, so that it lasts no longer: leases, claims, timers of kind
+        `wake` and `deadline`, delays of retries, the expiry of interrupts and tickets. The queue keeps its order. What
+        names an instant stays: timers of other kinds, `wait_until` of a new run, the expiry of API keys.
+        """
 
 
 class Subscriptions(Protocol):
@@ -202,3 +212,10 @@ class RunCounts(Protocol):
 
     async def queued(self, space: SpaceId) -> int:
         """Count the runs of a space that wait for a worker or for their base run."""
+
+
+class StoreHealth(Protocol):
+    """Whether the store works."""
+
+    async def check_write(self) -> None:
+        """Write a little to the disk of the store and commit it, or raise the error that any other write would get."""

@@ -8,7 +8,7 @@ import msgspec
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.new_run import CreatedRun, NewRun
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
-from holdfast.domain.plan import Plan, PlanItem
+from holdfast.domain.plan import Plan, PlanPriority, PlanStatus, ThreadTask
 from holdfast.domain.plan_edit import PlanEdit
 from holdfast.domain.run import Mode, Priority, Run, RunError, RunPhase, RunStatus
 from holdfast.domain.thread import NewThread, Thread, ThreadFilter, ThreadPatch
@@ -52,7 +52,7 @@ class Runs(Protocol):
         - The run is `queued` if its base has ended and the base's worker has released it, else `pending`. If the base
           was ended before it started, the base of the base counts.
         - Input enters the conversation at once if the base has ended.
-        - A base sequence that separates a tool call from its result is refused (`Invalid`).
+        - Tool calls whose results come after the base sequence get results in the new run: they were not run.
         - The timer claim in `fires` is settled in the same transaction.
         - A run `awaited` by its parent is refused if it could start only after the parent ends (`WouldDeadlock`).
         - If `thread_agent` is given, the thread must have that agent (`Conflict`).
@@ -70,6 +70,9 @@ class Runs(Protocol):
 
     async def get_many(self, names: Sequence[tuple[SpaceId, RunId]]) -> list[Run]:
         """Return the named runs that exist, from any spaces, in no particular order."""
+
+    async def newest_of_threads(self, names: Sequence[tuple[SpaceId, ThreadId]]) -> list[Run]:
+        """Return the newest run of each named thread that has one, from any spaces, in no particular order."""
 
     async def page(
         self,
@@ -140,6 +143,7 @@ class Threads(Protocol):
     ) -> Page[Thread]:
         """Return threads by the time of their latest run, newest first; a thread without a run counts as of creation.
 
+        Threads that were created for child runs are included only if the filter says so.
         While threads are added, paging returns no thread twice and skips none that existed before and did not move.
         """
 
@@ -151,16 +155,39 @@ class Threads(Protocol):
         """
 
 
+class TaskFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Filter for listing plan items; unset fields match every item."""
+
+    status: PlanStatus | None = None
+    priority: PlanPriority | None = None
+    thread_id: ThreadId | None = None
+    agent_type: str | None = None
+
+
 class Plans(Protocol):
     """The plans of threads, as people read and edit them."""
 
     async def of_run(self, space: SpaceId, run: RunId) -> Plan:
         """Return the plan of a run, including edits in the inbox of an active run that it has not read yet."""
 
-    async def edit(self, space: SpaceId, thread: ThreadId, edit: PlanEdit, *, by: str | None = None) -> PlanItem:
+    async def page(
+        self,
+        space: SpaceId,
+        *,
+        where: TaskFilter | None = None,
+        limit: int = DEFAULT_PAGE_SIZE,
+        cursor: str | None = None,
+    ) -> Page[ThreadTask]:
+        """Return items of the plans of the newest runs of threads: by thread, latest run first, each plan in order.
+
+        Deleted threads are left out. A page may have fewer items than `limit` even if another page follows.
+        """
+
+    async def edit(self, space: SpaceId, thread: ThreadId, edit: PlanEdit, *, by: str | None = None) -> ThreadTask:
         """Edit the plan of a thread's newest run, and return the edited item.
 
         An active run receives the edit in its inbox and applies it before its next model call; if the run is ended
-        before that, the edit is saved with it. Each item number of a thread is used once. A thread without a run has
-        no plan to edit, and a closed thread accepts no edit (`Conflict`).
+        before that, the edit is saved with it. Each item number of a thread is used once. An item that the edit starts
+        or completes gets the end of the conversation as its `start` or `end`. A thread without a run has no plan to
+        edit, and a closed thread accepts no edit (`Conflict`).
         """

@@ -1,6 +1,7 @@
 """Ports of the runtime: clock, executor, and the control-plane calls that a worker makes under its lease.
 
-`Library`, `SubagentRuns` and `RemoteTools` are small and separate so that the control RPC can implement each.
+`Library`, `MemoryLibrary`, `SubagentRuns` and `RemoteTools` are small and separate so that the control RPC can
+implement each.
 """
 
 import asyncio
@@ -10,12 +11,19 @@ from typing import Protocol
 import msgspec
 
 from holdfast.domain.agent import Agent
+from holdfast.domain.artifact import Artifact, File
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
-from holdfast.domain.ids import FileId, RunId
+from holdfast.domain.events.custom import McpServerUnavailable
+from holdfast.domain.ids import ArtifactId, FileId, MemoryId, MessageId, RunId, SkillId, ThreadId
 from holdfast.domain.instant import Millis
+from holdfast.domain.memory import GraphHit, Memory, MessageNode, Provenance, Timeline, TimelineQuery
+from holdfast.domain.memory_file import MemoryFile, MemoryFileChange, MemoryFileHit, MemoryPath
 from holdfast.domain.new_run import NewRun
+from holdfast.domain.recall import RecallQuery, RecallResult
+from holdfast.domain.reminder import Reminder
 from holdfast.domain.run import Run
+from holdfast.domain.skill import Skill
 from holdfast.domain.tool import ToolInterrupt, ToolReply, ToolSpec
 
 
@@ -46,6 +54,16 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
     content: bytes
 
 
+class SkillListing(msgspec.Struct, frozen=True, kw_only=True):
+    """The skills that an agent may use in a space, shadowed ones too."""
+
+    revision: str
+    """Changes if and only if a skill changes."""
+    skills: Sequence[Skill]
+    locale: str | None = None
+    """The language of the space."""
+
+
 class Library(Protocol):
     """The parts of the workspace that a run may read under its lease."""
 
@@ -58,12 +76,70 @@ class Library(Protocol):
     async def file(self, lease: Lease, file: FileId) -> StoredFile:
         """Return a file of the run's space, or raise `NotFound`."""
 
-    async def grant(self, lease: Lease, *, agent: str, rules: Sequence[str]) -> None:
-        """Add allow rules that a person granted to an agent's file; a rule that exists already is not added twice.
+    async def file_info(self, lease: Lease, file: FileId) -> File:
+        """Return the metadata of a file of the run's space, or raise `NotFound`."""
 
-        Rules that no response to an interrupt of the run contains raise `Conflict`. A file that cannot be written
-        raises `Unavailable`; a file that is invalid now raises `Conflict`.
+    async def artifact(self, lease: Lease, artifact: ArtifactId) -> Artifact:
+        """Return the newest version of an artifact of the run's space, or raise `NotFound`."""
+
+    async def reminders(self, lease: Lease) -> list[Reminder]:
+        """Return the triggered reminders that the run should deal with, highest priority first.
+
+        They are those of its thread, and those of its author without a thread. A sub-agent has none.
         """
+
+    async def grants(self, lease: Lease) -> dict[str, list[str]]:
+        """Return the rules that people granted in the run's space and that are in force, by agent."""
+
+    async def skills(self, lease: Lease) -> SkillListing:
+        """Return the skills of all sources that the run's agent may use; their revision changes when one changes."""
+
+    async def skill_file(self, lease: Lease, skill: SkillId, path: str) -> bytes:
+        """Return a file of one of these skills, or raise `NotFound`."""
+
+
+class MemoryLibrary(Protocol):
+    """The memory of a run's space, under the run's lease: nothing of another space exists."""
+
+    async def recall(self, lease: Lease, query: RecallQuery) -> RecallResult:
+        """Search what was said and kept, as `Recall.search` promises."""
+
+    async def memories(self, lease: Lease, ids: Sequence[MemoryId]) -> list[Memory]:
+        """Return the named memories that exist, in that order."""
+
+    async def equal(self, lease: Lease, text: str) -> list[Memory]:
+        """Return the memories that state the same, oldest first, whatever became of them."""
+
+    async def standing(self, lease: Lease) -> list[Memory]:
+        """Return the standing memories in force, and the proposed ones in a person's own words, newest first."""
+
+    async def messages(self, lease: Lease, names: Sequence[tuple[ThreadId, MessageId]]) -> list[MessageNode]:
+        """Return the named messages that exist, with their taint and with what replaced their statements."""
+
+    async def conversation(self, lease: Lease, runs: Sequence[RunId]) -> list[MessageNode]:
+        """Return what people and the model said in these runs, in order: neither tool results nor system messages."""
+
+    async def provenance(self, lease: Lease, memory: MemoryId) -> Provenance:
+        """Return a memory with the messages it came from, or raise `NotFound`."""
+
+    async def walk(
+        self, lease: Lease, start: str, *, max_depth: int, relation_types: Sequence[str] | None, limit: int
+    ) -> list[GraphHit]:
+        """Return the nodes around `start`, as `MemoryGraph.walk` promises."""
+
+    async def timeline(self, lease: Lease, query: TimelineQuery) -> Timeline:
+        """Return messages and memories in a span of time."""
+
+    async def file(self, lease: Lease, path: MemoryPath) -> MemoryFile:
+        """Return a memory file, or raise `NotFound`."""
+
+    async def change_file(self, lease: Lease, path: MemoryPath, change: MemoryFileChange) -> MemoryFile:
+        """Change a memory file, as `MemoryFiles.change` promises."""
+
+    async def search_files(
+        self, lease: Lease, query: str, *, owners: Sequence[str | None], limit: int
+    ) -> list[MemoryFileHit]:
+        """Return the lines of memory files that match best; `owners` are agents, and null for the space itself."""
 
 
 class SubagentRuns(Protocol):
@@ -92,11 +168,21 @@ class SubagentRuns(Protocol):
         """End child runs with all their descendants; children that have ended stay as they are."""
 
 
+class ToolListing(msgspec.Struct, frozen=True, kw_only=True):
+    """The remote tools of a run, and the servers whose tools are missing."""
+
+    tools: Sequence[ToolSpec]
+    unavailable: Sequence[McpServerUnavailable] = ()
+
+
 class RemoteTools(Protocol):
     """Tools that run in another process, called under a lease."""
 
-    async def list(self, lease: Lease) -> list[ToolSpec]:
-        """Return the tools that the run may use, sorted by name. A local tool of the same name takes precedence."""
+    async def list(self, lease: Lease) -> ToolListing:
+        """Return the tools that the run may use, sorted by name. A local tool of the same name takes precedence.
+
+        A server that cannot be reached does not raise: the listing has the reason.
+        """
 
     async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         """Call a tool. `key` is the same for every retry of this call, so that the tool can recognise it.

@@ -6,6 +6,9 @@ from typing import Final, Protocol
 
 import msgspec
 
+DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+"""The `PATH` of a command whose environment has none."""
+
 
 class LiveInput:
     """A stdin buffer that can be written to while the command runs. The command may or may not read it."""
@@ -52,8 +55,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     """The complete environment. Without a `PATH`, programs are searched in `/usr/local/bin:/usr/bin:/bin`."""
     input: bytes | LiveInput = b""
-    stream_stderr: bool = True
-    """Whether stderr is passed to `on_output` as it arrives, as stdout is."""
+    on_stderr: Callable[[bytes], None] | None = None
+    """Called with every chunk of stderr as it arrives, instead of `on_output`. It must not raise."""
     timeout: float
     """Seconds."""
     output_limit: int = 8 * 1024 * 1024
@@ -63,8 +66,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """
     max_processes: int | None = None
     """Maximum concurrent processes and threads; with more it is killed, where the system can count them."""
+    private_mounts: Sequence[str] = ()
+    """Mounts that only it sees, encoded, made before it starts; the sandbox of Linux knows their form."""
     read_only_devices: Sequence[Path] = ()
-    """Devices that it may use but not modify, whoever owns them. Only root may set this."""
+    """Devices that it may use but not modify, whoever owns them; only with private mounts, and only for root."""
+    options: Sequence[str] = ()
+    """Words in a file that the program inherits as descriptor 100, so that no list of processes shows them."""
     seccomp_filter: bytes = b""
     """A seccomp program that decides which system calls are allowed; without one all are."""
 
@@ -128,16 +135,21 @@ class SandboxCommand(msgspec.Struct, frozen=True, kw_only=True):
     """The working folder: the root, or a folder inside it."""
     readable: Sequence[Path] = ()
     """Further paths that it may read."""
+    home: Path | None = None
+    """Its home folder, which it may also write; by default in memory, and discarded when it ends."""
     hidden: Sequence[Path] = ()
     """Paths that it may not read, even inside readable ones."""
     read_only: Sequence[Path] = ()
     """Paths that it may not write, even inside the root."""
+    inodes: Mapping[Path, tuple[int, int]] = {}
+    """Device and inode of the root and of masked paths when they were found. Where another file is by now, the command
+    is refused."""
     network: bool = False
     environment: Mapping[str, str] = {}
     """Variables added to the defaults, such as `PATH` and `HOME`. Nothing is inherited."""
     input: bytes | LiveInput = b""
-    stream_stderr: bool = True
-    """Whether stderr is passed to `on_output` as it arrives, as stdout is."""
+    on_stderr: Callable[[bytes], None] | None = None
+    """Called with every chunk of stderr as it arrives, instead of `on_output`. It must not raise."""
     timeout: float
     """Seconds."""
     output_limit: int = 8 * MIB
@@ -152,6 +164,7 @@ class Sandbox(Protocol):
         """Run a command until it exits, as `Processes.run` does: cancelled or orphaned, no process of it survives.
 
         Raises:
+            FolderChanged: a path of it was moved or replaced since it was found.
             Invalid: the command can never be started as written.
             Unavailable: there is no sandbox here, with the reason and a remedy; or the command was interrupted.
 

@@ -1,12 +1,15 @@
-"""Ports of a space: the space itself, its API keys, and its notifications."""
+"""Ports of a space: the space itself, its API keys and tickets, its grants, and its notifications."""
 
 from typing import Protocol
 
 from holdfast.domain.content import Json
-from holdfast.domain.ids import ApiKeyId, SpaceId
+from holdfast.domain.ids import ApiKeyId, GrantId, SpaceId
+from holdfast.domain.instant import Instant
 from holdfast.domain.notification import Notification
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
-from holdfast.domain.space import ApiKey, NewApiKey, Space, SpacePatch, StoredApiKey
+from holdfast.domain.permission import Grant
+from holdfast.domain.space import ApiKey, NewApiKey, Space, SpacePatch, StoredApiKey, Ticket
+from holdfast.domain.usage import UsageGroup, UsageTotal
 
 
 class Spaces(Protocol):
@@ -54,6 +57,29 @@ class ApiKeys(Protocol):
         """Revoke a key; revoking it again changes nothing."""
 
 
+class Grants(Protocol):
+    """Rules that people granted to agents of a space. `Interrupts.respond` adds them."""
+
+    async def page(self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Page[Grant]:
+        """Return grants, newest first, including revoked ones."""
+
+    async def in_force(self, space: SpaceId) -> dict[str, list[str]]:
+        """Return the rules that are not revoked, by agent, oldest first."""
+
+    async def revoke(self, space: SpaceId, grant: GrantId, *, by: str | None = None) -> Grant:
+        """Revoke a grant; revoking it again changes nothing. The same rule may be granted anew."""
+
+
+class Tickets(Protocol):
+    """Tickets for streams, by the hash of their secret."""
+
+    async def create(self, secret_hash: bytes, ticket: Ticket, *, now: Instant) -> None:
+        """Store a ticket, and delete those that expired before `now`."""
+
+    async def find(self, secret_hash: bytes) -> Ticket:
+        """Return a ticket, which may have expired, or raise `NotFound`."""
+
+
 class Notifications(Protocol):
     """The notifications of a space."""
 
@@ -76,3 +102,13 @@ class Notifications(Protocol):
 
     async def mark_read(self, space: SpaceId, *, through: int | None = None, number: int | None = None) -> int:
         """Mark one notification as read, or all up to `through`; return how many were unread."""
+
+
+class UsageLedger(Protocol):
+    """Usage of the model calls of a space, by day, agent, model and author.
+
+    A call is counted in the transaction that settles it, once; failed and abandoned calls count, as they are charged.
+    """
+
+    async def totals(self, space: SpaceId, *, group_by: UsageGroup, first_day: int, last_day: int) -> list[UsageTotal]:
+        """Return the usage of the days from `first_day` through `last_day` by group, in no order."""

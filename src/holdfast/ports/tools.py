@@ -84,12 +84,27 @@ class WorkingFolder(Protocol):
 
         """
 
+    def delete(self, path: WorkingPath, *, expected: FileSnapshot) -> None:
+        """Delete the file that was read as `expected`.
+
+        Raises:
+            Conflict: the file is not `expected` any more, or it is read-only.
+
+        """
+
 
 class WorkingFolders(Protocol):
     """The working folders of a workspace, by name."""
 
-    def open(self, name: str) -> AbstractContextManager[WorkingFolder]:
-        """Open a folder, creating it if needed. The name is relative to the workspace."""
+    def open(self, name: str, *, create: bool = True) -> AbstractContextManager[WorkingFolder]:
+        """Open a folder. A name is relative to the workspace, and created if needed, or an absolute path, and not.
+
+        Raises:
+            NotFound: a folder of the workspace does not exist, and `create` is false.
+            Invalid: a folder of the workspace is a link.
+            Conflict: a folder by absolute path does not exist, or is behind a link.
+
+        """
 
     def reserve(self, name: str, path: WorkingPath) -> bool:
         """Reserve an unused path in a folder by creating an empty folder there; return whether it was created.
@@ -102,6 +117,22 @@ class WorkingFolders(Protocol):
 
     def release(self, name: str, path: WorkingPath) -> None:
         """Remove a reserved folder, unless it is no longer empty."""
+
+    def discard(self, name: str) -> None:
+        """Delete a folder with everything in it, if it exists. What cannot be deleted is out of reach under that name.
+
+        Raises:
+            Unavailable: the folder cannot even be moved away.
+
+        """
+
+    def put_aside(self, name: str) -> None:
+        """Move a folder with everything in it away, if it exists, to where no run can reach it.
+
+        Raises:
+            Unavailable: the folder cannot be moved.
+
+        """
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,12 +29,6 @@ class Agents(Protocol):
     def broken(self) -> list[BrokenAgent]:
         """Return the agents with invalid files, by name."""
 
-    def grant(self, name: str, rules: Sequence[str]) -> None:
-        """Add allow rules to an agent's file; a rule that exists already is not added twice.
-
-        A file that cannot be written raises `Unavailable`; a file that is invalid now raises `Conflict`.
-        """
-
 
 class SettingsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The settings at one moment."""

@@ -3,14 +3,16 @@
 A command sees its working folder and the public files of the system, and nothing else: no settings, database, other
 workspace, socket or process of others. It has no privileges, even where Holdfast runs as root.
 
-Hidden paths are covered by an empty mount, read-only ones are mounted read-only. Every parent of such a path is
-mounted on itself, because a renamed parent would give the path a new name that no mount covers. To the kernel a
+Its folders are mounted by handle before bubblewrap starts, with their masks (`private_mounts.py`): hidden paths are
+covered by an empty mount, read-only ones are mounted read-only. Every parent of such a path is mounted on itself, so
+that it cannot be moved: under a new name the rules would no longer find the path for the next command. To the kernel a
 command runs as the server's user: as root it would own the devices and every setting in `/proc/sys`, so those are
 read-only.
 """
 
+import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from stat import S_IROTH, S_ISREG
@@ -19,7 +21,19 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.ports.sandbox import MIB, Command, Processes, ProcessResult, SandboxCommand
-from holdfast.sandbox.launch import command_environment, with_resource_limits
+from holdfast.sandbox.host_sockets import host_sockets
+from holdfast.sandbox.launch import OPTIONS_FD, command_environment, with_resource_limits
+from holdfast.sandbox.private_mounts import (
+    HIDDEN,
+    LINKED,
+    PINNED,
+    READ_ONLY,
+    READABLE,
+    WRITABLE,
+    PrivateMount,
+    staged_path,
+    trees,
+)
 from holdfast.sandbox.seccomp import system_call_filter
 
 TMPFS_BYTES: Final = 512 * MIB
@@ -43,23 +57,32 @@ _ETC_NETWORK_FILES: Final = ("hosts", "resolv.conf")
 class BubblewrapSandbox:
     """Runs each command in its own sandbox."""
 
-    def __init__(self, processes: Processes, *, program: str, readable: tuple[Path, ...] = ()) -> None:
+    def __init__(
+        self, processes: Processes, *, program: str, readable: tuple[Path, ...] = (), workspace: Path | None = None
+    ) -> None:
         self._processes = processes
         self._program = program
         self._readable = readable
+        self._workspace = workspace
         self._filter = system_call_filter()
 
     async def run(self, command: SandboxCommand, *, on_output: Callable[[bytes], None] | None = None) -> ProcessResult:
         """Run a command to its end."""
-        options = bubblewrap_arguments(replace(command, readable=[*self._readable, *command.readable]))
+        command = replace(command, readable=[*self._readable, *command.readable])
+        sockets = await asyncio.to_thread(host_sockets, {command.root, *filter(None, [command.home])})
+        if sockets:
+            command = replace(command, hidden=[*command.hidden, *sockets], inodes={**command.inodes, **sockets})
+        mounts = private_mounts(command, workspace=self._workspace)
         max_processes = command.limits.processes
         limited = with_resource_limits(command.argv, command.limits, processes=max_processes)
         return await self._processes.run(
             Command(
-                argv=[self._program, *options, "--", *limited],
+                argv=[self._program, "--args", str(OPTIONS_FD), "--", *limited],
+                options=bubblewrap_arguments(command, mounts),
+                private_mounts=[mount.encode() for mount in mounts],
                 folder=Path("/"),
                 input=command.input,
-                stream_stderr=command.stream_stderr,
+                on_stderr=command.on_stderr,
                 timeout=command.timeout,
                 output_limit=command.output_limit,
                 max_processes=max_processes,
@@ -70,21 +93,21 @@ class BubblewrapSandbox:
         )
 
 
-def bubblewrap_arguments(command: SandboxCommand) -> list[str]:
-    """Return the options of bubblewrap for a command."""
+def bubblewrap_arguments(command: SandboxCommand, mounts: Sequence[PrivateMount]) -> list[str]:
+    """Return the options of bubblewrap for a command with these private mounts."""
     return [
         *_ISOLATION_ARGUMENTS,
         *(["--share-net"] if command.network else []),
         *_system_mounts(network=command.network),
         *("--proc", "/proc", "--dev", "/dev"),
         *(word for path in ("/tmp", "/dev/shm") for word in ("--size", str(TMPFS_BYTES), "--tmpfs", path)),
-        *(word for path in command.readable for word in ("--ro-bind-try", str(path), str(path))),
-        *root_mounts(command),
+        *(word for index, path in trees(mounts).items() for word in ("--bind-try", staged_path(index), path)),
+        *_masks_elsewhere(command, mounts),
         *read_only_mounts(),
         *("--chdir", str(command.folder)),
         *(
             word
-            for name, value in command_environment(os.environ, command.environment).items()
+            for name, value in command_environment(os.environ, command).items()
             for word in ("--setenv", name, value)
         ),
     ]
@@ -102,19 +125,45 @@ def _system_mounts(*, network: bool) -> Iterator[str]:
         yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
 
 
-def root_mounts(command: SandboxCommand) -> Iterator[str]:
-    """Yield the options that mount the root of a command, with its hidden and read-only paths."""
+def private_mounts(command: SandboxCommand, *, workspace: Path | None = None) -> list[PrivateMount]:
+    """Return the folders of a command with their masks, parents first.
+
+    Links in `readable` are followed, except in the workspace, where agents can make them.
+    """
     hidden, read_only = set(command.hidden), set(command.read_only)
-    inside = {path for path in hidden | read_only if path.is_relative_to(command.root)}
-    parents = {folder for path in inside for folder in path.parents if folder.is_relative_to(command.root)}
-    # Parents first: a later mount covers earlier ones below it.
-    for path in sorted({command.root, *parents, *hidden, *read_only}, key=lambda path: (len(path.parts), path)):
-        if not hidden.isdisjoint(path.parents):
-            continue
-        if path not in hidden:
-            protected = path in read_only or not read_only.isdisjoint(path.parents)
-            yield from ("--ro-bind" if protected else "--bind", str(path), str(path))
-        elif path.is_dir():
+    folders = _outermost([command.root, *([] if command.home is None else [command.home])])
+    kinds = dict.fromkeys(folders, WRITABLE)
+    for path in _outermost(command.readable):
+        if not _is_inside(path, folders) and not _is_inside(path, hidden):
+            kinds[path] = READABLE if workspace is not None and path.is_relative_to(workspace) else LINKED
+    masked = {path for path in hidden | read_only if _is_inside(path, kinds)}
+    parents = {folder for path in masked for folder in path.parents if _is_inside(folder, folders)}
+    kinds |= dict.fromkeys(parents - kinds.keys(), PINNED)
+    kinds |= dict.fromkeys(masked & read_only, READ_ONLY) | dict.fromkeys(masked & hidden, HIDDEN)
+    return [
+        PrivateMount(kind, str(path), command.inodes.get(path, (0, 0)))
+        for path, kind in sorted(kinds.items(), key=lambda item: (len(item[0].parts), item[0]))
+        if hidden.isdisjoint(path.parents)
+    ]
+
+
+def _outermost(paths: Iterable[Path]) -> list[Path]:
+    """Return the paths that are not beneath another."""
+    unique = dict.fromkeys(paths)
+    return [path for path in unique if unique.keys().isdisjoint(path.parents)]
+
+
+def _is_inside(path: Path, folders: Collection[Path]) -> bool:
+    """Return whether `path` is one of `folders`, or beneath one."""
+    return path in folders or any(parent in folders for parent in path.parents)
+
+
+def _masks_elsewhere(command: SandboxCommand, mounts: Sequence[PrivateMount]) -> Iterator[str]:
+    """Yield the options for hidden paths outside of the private mounts, such as programs: no agent can rename them."""
+    handled = {mount.path for mount in mounts if mount.kind == HIDDEN}
+    outside = [path for path in _outermost(command.hidden) if str(path) not in handled]
+    for path in sorted(outside, key=lambda path: (len(path.parts), path)):
+        if path.is_dir():
             yield from ("--tmpfs", str(path), "--remount-ro", str(path))
         else:
             yield from ("--ro-bind", "/dev/null", str(path))

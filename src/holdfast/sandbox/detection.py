@@ -4,6 +4,7 @@ A sandbox is probed once, before the first command.
 """
 
 import asyncio
+import errno
 import os
 import shutil
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from holdfast.domain.errors import Unavailable
+from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.ports.sandbox import Command, Processes, ProcessResult, Sandbox, SandboxCommand
 from holdfast.sandbox.bubblewrap import BubblewrapSandbox
 from holdfast.sandbox.launch import command_environment, with_resource_limits
@@ -33,9 +34,9 @@ class UnconfinedSandbox:
             Command(
                 argv=with_resource_limits(command.argv, command.limits),
                 folder=command.folder,
-                environment=command_environment(os.environ, command.environment),
+                environment=command_environment(os.environ, command),
                 input=command.input,
-                stream_stderr=command.stream_stderr,
+                on_stderr=command.on_stderr,
                 timeout=command.timeout,
                 output_limit=command.output_limit,
                 max_processes=command.limits.processes,
@@ -65,7 +66,13 @@ NOT_INSTALLED: Final = (
 )
 NOT_WORKING: Final = (
     "commands are refused, because bubblewrap does not work here ({}): allow user namespaces for the server's user "
-    f"(`sysctl kernel.unprivileged_userns_clone=1`, an AppArmor profile for bwrap, or a container that may), {REMEDY}"
+    "(`sysctl kernel.unprivileged_userns_clone=1`, an AppArmor profile for bwrap and Python, or a container that may), "
+    f"{REMEDY}"
+)
+OLD_KERNEL: Final = (
+    "commands are refused, because this kernel or container lacks `openat2`, `open_tree`, `move_mount` or "
+    "`mount_setattr`, without which folders cannot be mounted safely: use Linux 5.12 or newer and a container that "
+    f"allows these calls, {REMEDY}"
 )
 NOT_CONFINED: Final = "it does not confine a command"
 PROBE_TIMEOUT_SECONDS: Final = 60.0
@@ -80,9 +87,10 @@ _PROBE_SCRIPT: Final = (
 class DetectedSandbox:
     """`Sandbox` that is detected on first use, once."""
 
-    def __init__(self, processes: Processes, *, readable: tuple[Path, ...] = ()) -> None:
+    def __init__(self, processes: Processes, *, readable: tuple[Path, ...] = (), workspace: Path | None = None) -> None:
         self._processes = processes
         self._readable = readable
+        self._workspace = workspace
         self._lock = asyncio.Lock()
         self._found: Sandbox | None = None
 
@@ -94,22 +102,33 @@ class DetectedSandbox:
         """Return the working sandbox, or one that refuses every command."""
         async with self._lock:
             if self._found is None:
-                self._found = await detect_sandbox(self._processes, readable=self._readable)
+                self._found = await detect_sandbox(self._processes, readable=self._readable, workspace=self._workspace)
             return self._found
 
 
-async def detect_sandbox(processes: Processes, *, readable: tuple[Path, ...] = (), path: str | None = None) -> Sandbox:
+async def detect_sandbox(
+    processes: Processes,
+    *,
+    readable: tuple[Path, ...] = (),
+    workspace: Path | None = None,
+    path: str | None = None,
+) -> Sandbox:
     """Return a probed sandbox, or one that refuses with the reason; programs are searched in `path`."""
     if sys.platform != "linux":
         return RefusingSandbox(NOT_LINUX)
     program = await asyncio.to_thread(shutil.which, "bwrap", path=path)
     if program is None:
         return RefusingSandbox(NOT_INSTALLED)
-    sandbox = BubblewrapSandbox(processes, program=program, readable=readable)
+    sandbox = BubblewrapSandbox(processes, program=program, readable=readable, workspace=workspace)
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as inside, tempfile.NamedTemporaryFile(prefix=_PREFIX) as outside:
         folder = await asyncio.to_thread(Path(inside).resolve)
         argv = ["/bin/sh", "-c", _PROBE_SCRIPT, "sh", outside.name]
-        result = await sandbox.run(SandboxCommand(argv=argv, root=folder, folder=folder, timeout=PROBE_TIMEOUT_SECONDS))
+        command = SandboxCommand(argv=argv, root=folder, folder=folder, timeout=PROBE_TIMEOUT_SECONDS)
+        try:
+            result = await sandbox.run(command)
+        except (Unavailable, Invalid) as exc:
+            reason = OLD_KERNEL if exc.details.get("errno") == errno.ENOSYS else NOT_WORKING.format(exc.message)
+            return RefusingSandbox(reason)
     if result.exit_code == 0 and result.output == b"held\n":
         return sandbox
     error_lines = result.errors.decode(errors="replace").strip().splitlines()

@@ -4,13 +4,14 @@ import errno
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Final
 
-from holdfast.domain.errors import HoldfastError, Invalid, TooLarge, Unavailable
-from holdfast.ports.sandbox import Command, ResourceLimits
+from holdfast.domain.errors import FolderChanged, HoldfastError, Invalid, TooLarge, Unavailable
+from holdfast.ports.sandbox import DEFAULT_PATH, Command, ResourceLimits, SandboxCommand
 
-DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
-"""The `PATH` of a command whose environment has none."""
+OPTIONS_FD: Final = 100
+"""Descriptor of the file with the `options` of a command; `supervisor.py` has the same."""
 
 _START_ERRORS: Final = {
     ("filter", errno.EINVAL): "`{program}` cannot be confined: this kernel lacks `CONFIG_SECCOMP_FILTER`",
@@ -25,6 +26,8 @@ _START_ERRORS: Final = {
         errno.ENOEXEC,
     ): "`{program}` is not a program: begin a script with `#!`, or run its interpreter",
 }
+_CHANGED_ERRNOS: Final = {errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ESTALE, errno.EXDEV}
+"""A path is missing, behind a link, or another file."""
 _PERMANENT_ERRNOS: Final = {errno.ELOOP, errno.ENAMETOOLONG, errno.EISDIR, errno.EPERM, errno.ELIBBAD}
 
 
@@ -38,20 +41,28 @@ def encode_request(command: Command) -> bytes:
     _check(command)
     environment = {"PATH": DEFAULT_PATH, **command.environment}
     variables = (f"{name}={value}" for name, value in environment.items())
-    fields = [*map(str, command.read_only_devices), *command.argv, str(command.folder), *variables]
+    lists = ([*map(str, command.read_only_devices)], command.private_mounts, command.options, command.argv)
+    fields = [*chain.from_iterable(lists), str(command.folder), *variables]
     try:
         encoded = [os.fsencode(field) for field in fields]
     except UnicodeEncodeError as exc:
         raise Invalid("an argument, the folder or the environment is not valid text: remove its surrogates") from exc
     if any(b"\0" in field for field in encoded):
         raise Invalid("an argument, the folder or the environment contains a zero byte: pass such bytes as input")
-    counts = (str(len(command.read_only_devices)), str(len(command.argv)))
-    header = (str(command.max_processes or 0), command.seccomp_filter.hex(), *counts)
+    header = (str(command.max_processes or 0), command.seccomp_filter.hex(), *(str(len(words)) for words in lists))
     return b"\0".join([*map(str.encode, header), *encoded])
 
 
 def start_error(command: Command, *, step: str, number: int) -> HoldfastError:
     """Return the error for a command that failed to start at `step` with the errno `number`."""
+    if step == "mounts" and number in _CHANGED_ERRNOS:
+        return FolderChanged(
+            "files of the working folder were moved or replaced while the command was being started: try again",
+            started=False,
+        )
+    if step in ("namespace", "mounts"):
+        reason = f"the folders of a command cannot be mounted ({os.strerror(number)})"
+        return Unavailable(reason, started=False, errno=number)
     message = _START_ERRORS.get((step, number))
     if message is not None:
         searched = "that path" if "/" in command.argv[0] else f"`{command.environment.get('PATH', DEFAULT_PATH)}`"
@@ -114,7 +125,8 @@ _FIXED_VARIABLES: Final = {
 }
 
 
-def command_environment(worker: Mapping[str, str], command: Mapping[str, str]) -> dict[str, str]:
+def command_environment(worker: Mapping[str, str], command: SandboxCommand) -> dict[str, str]:
     """Return the full environment of a command, from the worker's variables and those set for the command."""
     inherited = {name: worker[name] for name in INHERITED_VARIABLES if name in worker}
-    return {"LANG": "C.UTF-8", **inherited, **_FIXED_VARIABLES, **command}
+    home = {} if command.home is None else {"HOME": str(command.home)}
+    return {"LANG": "C.UTF-8", **inherited, **_FIXED_VARIABLES, **home, **command.environment}

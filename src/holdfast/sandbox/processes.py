@@ -124,8 +124,10 @@ class SupervisedCommand:
         writer = LivePipeWriter(file, input) if isinstance(input, LiveInput) else PipeWriter(file, input)
         self._resources.enter_context(closing(writer))
         self._readers = [
-            PipeReader(self._pipes.output, self._output_sink(self._output, live=True)),
-            PipeReader(self._pipes.errors, self._output_sink(self._errors, live=self._command.stream_stderr)),
+            PipeReader(self._pipes.output, self._output_sink(self._output, self._queue_output)),
+            PipeReader(
+                self._pipes.errors, self._output_sink(self._errors, self._command.on_stderr or self._queue_output)
+            ),
         ]
         for reader in self._readers:
             self._resources.enter_context(closing(reader))
@@ -153,16 +155,19 @@ class SupervisedCommand:
             self._changed.clear()
             await self._changed.wait()
 
-    def _output_sink(self, output: BoundedOutput, *, live: bool) -> Callable[[bytes], None]:
-        """Return a callback that keeps pieces in `output` and, if `live`, queues them for `on_output`."""
+    def _output_sink(self, output: BoundedOutput, live: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        """Return a callback that keeps pieces in `output` and passes them to `live`."""
 
         def on_data(piece: bytes) -> None:
             output.add(piece)
-            if live:
-                self._pending_output.append(piece)
-                self._changed.set()
+            live(piece)
 
         return on_data
+
+    def _queue_output(self, piece: bytes) -> None:
+        """Queue a piece for `on_output`."""
+        self._pending_output.append(piece)
+        self._changed.set()
 
     def _read_control(self) -> None:
         """Read reports of the monitor; at end of file, drain the pipes: all output is in them by then."""

@@ -4,7 +4,6 @@ With `openat2` the kernel itself guarantees that no path leads outside; without 
 name, relative to the handle of its parent.
 """
 
-import ctypes
 import errno
 import os
 import sys
@@ -14,6 +13,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from holdfast.domain.working_path import WORKING_ROOT, WorkingPath
+from holdfast.sandbox.system_calls import RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS, openat2
 
 Opener: TypeAlias = Callable[[int, str, int], int]
 """Opens a path beneath the folder of a handle, with flags; raises `OSError` for links and paths that lead outside."""
@@ -53,26 +53,13 @@ def ensure_folder(opener: Opener, root: int, path: WorkingPath) -> Iterator[int]
         yield folder
 
 
-_OPENAT2_CALL: Final = 437
-"""The system call number, the same on every architecture except Alpha."""
-_RESOLVE_NO_SYMLINKS: Final = 0x04  # includes the magic links in /proc
-_RESOLVE_BENEATH: Final = 0x08
-
-
-class _OpenHow(ctypes.Structure):
-    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
-
-
 def open_by_openat2(root: int, path: str, flags: int) -> int:
     """Open `path` beneath `root` without following a link."""
-    how = _OpenHow(flags=flags | os.O_CLOEXEC, mode=0, resolve=_RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS)
-    while True:
-        handle: int = _syscall()(_OPENAT2_CALL, root, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
-        if handle >= 0:
-            return handle
-        number = ctypes.get_errno()
-        if number != errno.EINTR:
-            raise OSError(number, os.strerror(number), path)
+    try:
+        return openat2(root, path, flags, resolve=RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS)
+    except OSError as exc:
+        exc.filename = path
+        raise
 
 
 @cache
@@ -88,14 +75,6 @@ def has_openat2() -> bool:
     finally:
         os.close(root)
     return True
-
-
-@cache
-def _syscall() -> "ctypes._NamedFuncPointer":
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    call.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
-    call.restype = ctypes.c_long
-    return call
 
 
 _WALK_FLAGS: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -14,9 +14,9 @@ none is left when one of these happens:
 
 If a monitor is killed, its processes are reparented to the supervisor, which kills every child that is not a monitor.
 
-Holdfast never imports this module. It runs as `python -I -S supervisor.py CHANNEL WORKER`, needs only the standard
-library, and is single-threaded, so that it may fork. Without subreapers (not Linux), only the command's process
-group is killed.
+Holdfast never imports this module. It runs as `python -I -S supervisor.py PACKAGES CHANNEL WORKER`, needs only
+the standard library and `private_mounts.py`, and is single-threaded, so that it may fork. Without subreapers (not
+Linux), only the command's process group is killed.
 """
 
 import os
@@ -27,6 +27,7 @@ import struct
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import islice
 from typing import Final, NoReturn
 
 LINUX: Final = sys.platform == "linux"
@@ -40,6 +41,8 @@ MAX_IDLE_STRAY_SCANS: Final = 100
 """Scans without a stray before scanning stops: the kernel's list of children may miss some while others die."""
 LENGTH_PREFIX_BYTES: Final = 4
 """Size of the length prefix of a request."""
+OPTIONS_FD: Final = 100
+"""Descriptor of the options file in the program; no other file of this process has a number that high."""
 BPF_INSTRUCTION_BYTES: Final = 8
 """Size of one instruction of a seccomp filter."""
 
@@ -48,28 +51,27 @@ _PR_SET_SECCOMP: Final = 22
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _SECCOMP_MODE_FILTER: Final = 2
-_CLONE_NEWNS: Final = 0x20000
 _MS_RDONLY: Final = 1
 _MS_NOSUID: Final = 2
 _MS_REMOUNT: Final = 32
 _MS_BIND: Final = 4096
-_MS_REC: Final = 16384
-_MS_SLAVE: Final = 1 << 19
 
 
 class StartRequest:
     """A start request: fields separated by zero bytes.
 
-    The process limit (0: none), the seccomp filter in hexadecimal (empty: none), the number of read-only paths, the
-    number of arguments; then the read-only paths, the arguments, the folder and the environment.
+    The process limit (0: none), the seccomp filter in hexadecimal (empty: none), and the lengths of four lists; then
+    the read-only paths, the private mounts, the words of the options file, the arguments, the folder and the
+    environment.
     """
 
     def __init__(self, text: bytes) -> None:
-        max_processes, filter, path_count, argument_count, *fields = text.split(b"\0")
+        max_processes, filter, *fields = text.split(b"\0")
         self.max_processes = int(max_processes)
         self.filter = bytes.fromhex(filter.decode())
-        self.read_only_paths, fields = fields[: int(path_count)], fields[int(path_count) :]
-        self.argv, (self.folder, *variables) = fields[: int(argument_count)], fields[int(argument_count) :]
+        lengths, rest = map(int, fields[:4]), iter(fields[4:])
+        self.read_only_paths, self.mounts, self.options, self.argv = (list(islice(rest, length)) for length in lengths)
+        self.folder, *variables = rest
         self.environment = dict(variable.split(b"=", 1) for variable in variables)
 
     def programs(self) -> list[bytes]:
@@ -334,7 +336,14 @@ def _become_command(request: StartRequest, streams: list[int], report: int, *, m
     step = "fork"
     try:
         os.setsid()
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if request.mounts:
+            step = "namespace"
+            private_mounts.enter_namespace()
+            _make_read_only(request.read_only_paths)
+            step = "mounts"
+            private_mounts.attach_mounts([private_mounts.PrivateMount.decode(each) for each in request.mounts])
+        step = "fork"
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after the change of the user namespace, which could reset it
         if os.getppid() != monitor_pid:  # the monitor died before the death signal was set
             return
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -342,8 +351,10 @@ def _become_command(request: StartRequest, streams: list[int], report: int, *, m
             os.dup2(stream, number)
         step = "folder"
         os.chdir(request.folder)
+        if request.options:
+            step = "options"
+            _write_options(request.options)
         step = "filter"
-        _make_read_only(request.read_only_paths)
         _install_seccomp_filter(request.filter)
         step = "program"
         failure: OSError = FileNotFoundError(2, "")
@@ -418,16 +429,20 @@ def _worker_pidfd(worker: int) -> list[int]:
 
 
 def _make_read_only(paths: list[bytes]) -> None:
-    """Mount `paths` read-only for this process and its descendants, in a new mount namespace, if permitted."""
-    if not paths or _libc.unshare(_CLONE_NEWNS) != 0 or _mount(None, b"/", _MS_REC | _MS_SLAVE) != 0:
-        return
-    for path in paths:
-        if _mount(path, path, _MS_BIND) == 0:
-            _mount(None, path, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID)
+    """Mount `paths` read-only in the mount namespace of this process, if permitted."""
+    for path in paths if os.geteuid() == 0 else ():
+        with suppress(OSError):
+            system_calls.mount(path, path, None, _MS_BIND)
+            system_calls.mount(None, path, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID)
 
 
-def _mount(source: bytes | None, target: bytes, flags: int) -> int:
-    return int(_libc.mount(source, target, None, ctypes.c_ulong(flags), None))
+def _write_options(words: list[bytes]) -> None:
+    """Let the program inherit a file with `words`, each ended by a zero byte."""
+    file = os.memfd_create("options")
+    with open(os.dup(file), "wb") as writer:
+        writer.write(b"".join(word + b"\0" for word in words))
+    os.lseek(file, 0, os.SEEK_SET)
+    os.dup2(file, OPTIONS_FD, inheritable=True)
 
 
 def _install_seccomp_filter(filter: bytes) -> None:
@@ -446,11 +461,16 @@ def _prctl(option: int, value: int, argument: int = 0) -> None:
         raise OSError(ctypes.get_errno(), f"prctl {option} failed")
 
 
+if __name__ == "__main__":  # only this package can be imported besides the standard library
+    sys.path.append(sys.argv[1])
+
 if LINUX:
     import ctypes
+
+    from holdfast.sandbox import private_mounts, system_calls
 
     _libc = ctypes.CDLL(None, use_errno=True)
     _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
 if __name__ == "__main__":
-    _run_and_exit(lambda: main(int(sys.argv[1]), int(sys.argv[2])))
+    _run_and_exit(lambda: main(int(sys.argv[2]), int(sys.argv[3])))

@@ -14,6 +14,8 @@ SHUTDOWN_TIMEOUT_SECONDS: Final = 10.0
 """Seconds a supervisor has to kill everything and exit."""
 
 _PROGRAM: Final = Path(__file__).with_name("supervisor.py")
+_PACKAGES: Final = str(Path(__file__).resolve().parents[2])
+"""The folder from which the supervisor imports this package."""
 # Variables that Python may need to start. Commands can read the environment of their monitor, so no others are passed.
 _INHERITED_VARIABLES: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
@@ -74,7 +76,7 @@ class SupervisorClient:
         try:
             with far:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(_PROGRAM), str(far.fileno()), str(os.getpid())],
+                    [sys.executable, "-I", "-S", str(_PROGRAM), _PACKAGES, str(far.fileno()), str(os.getpid())],
                     cwd="/",
                     env={name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ},
                     stdin=subprocess.DEVNULL,

@@ -4,7 +4,9 @@ Symbolic links are never followed. Errors of the system are turned into errors t
 """
 
 import errno
+import logging
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,13 +16,21 @@ from secrets import token_hex
 from threading import Lock
 from typing import Final
 
-from holdfast.domain.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
-from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, child_path, parse_working_path, split_path
+from holdfast.domain.errors import Conflict, HoldfastError, Invalid, NotFound, TooLarge, Unavailable
+from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, is_outside_workspace, parse_working_path, split_path
 from holdfast.ports.tools import EntryKind, FileSnapshot, FolderEntry, FolderListing
 from holdfast.sandbox.safe_open import FOLDER_FLAGS, Opener, default_opener, ensure_folder, open_beneath
 
 TEMPORARY_PREFIX: Final = ".holdfast-write-"
 """Prefix of the names of files that are still being written."""
+
+DISCARDED_PREFIX: Final = ".discarded-"
+"""Prefix of the names of folders that are being deleted."""
+
+ASIDE_PREFIX: Final = ".aside-"
+"""Prefix of the names of folders that were put aside."""
+
+_log: Final = logging.getLogger("holdfast.workspace")
 
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -93,6 +103,15 @@ class OpenFolder:
                 os.rename(new, name, src_dir_fd=parent, dst_dir_fd=parent)
             os.fsync(parent)
 
+    def delete(self, path: WorkingPath, *, expected: FileSnapshot) -> None:
+        """Delete a file that is still as it was read."""
+        folder, name = split_path(path)
+        with wrap_os_errors(self._root, path), open_beneath(self._opener, self._root, folder, FOLDER_FLAGS) as parent:
+            with _replace_lock:
+                _check_replaceable(_stat(parent, name), path, expected)
+                os.unlink(name, dir_fd=parent)
+            os.fsync(parent)
+
 
 @contextmanager
 def _temporary_file(parent: int, name: str, content: bytes, *, like: os.stat_result | None) -> Iterator[str]:
@@ -151,29 +170,36 @@ def _entry(entry: os.DirEntry[str]) -> FolderEntry | None:
 
 
 class WorkspaceFolders:
-    """`WorkingFolders` beneath the folder of a workspace. A working folder that is a symbolic link is refused."""
+    """`WorkingFolders` beneath the folder of a workspace, and of others by absolute path.
+
+    A working folder that is a symbolic link, or is behind one, is refused.
+    """
 
     def __init__(self, workspace: Path, *, opener: Opener | None = None) -> None:
         self._workspace = workspace
         self._opener = opener or default_opener()
 
     @contextmanager
-    def open(self, name: str) -> Iterator[OpenFolder]:
-        """Open a working folder, created if needed, for the duration of the block."""
-        path = parse_working_path(name)
+    def open(self, name: str, *, create: bool = True) -> Iterator[OpenFolder]:
+        """Open a working folder for the duration of the block; one of the workspace is created if needed."""
         with ExitStack() as handles:
-            top = handles.enter_context(self._top())
-            with wrap_os_errors(top, path):
-                root = handles.enter_context(ensure_folder(self._opener, top, path))
+            if not create:
+                root = handles.enter_context(self._root(name))
+            elif is_outside_workspace(name):
+                root = handles.enter_context(self._outside(name))
+            else:
+                path, top = parse_working_path(name), handles.enter_context(self._top())
+                with wrap_os_errors(top, path):
+                    root = handles.enter_context(ensure_folder(self._opener, top, path))
             yield OpenFolder(root, opener=self._opener)
 
     def reserve(self, name: str, path: WorkingPath) -> bool:
         """Reserve a path by creating an empty folder there; return false if the path exists."""
-        folder, last = split_path(child_path(parse_working_path(name), path))
+        folder, last = split_path(path)
         with (
-            self._top() as top,
-            wrap_os_errors(top, path),
-            open_beneath(self._opener, top, folder, FOLDER_FLAGS) as parent,
+            self._root(name) as root,
+            wrap_os_errors(root, path),
+            open_beneath(self._opener, root, folder, FOLDER_FLAGS) as parent,
         ):
             try:
                 os.mkdir(last, dir_fd=parent)
@@ -183,10 +209,75 @@ class WorkspaceFolders:
 
     def release(self, name: str, path: WorkingPath) -> None:
         """Remove a reserved folder that is still empty."""
-        folder, last = split_path(child_path(parse_working_path(name), path))
+        folder, last = split_path(path)
         # An error means that it is in use, or was deleted: either way the reservation is over.
-        with self._top() as top, suppress(OSError), open_beneath(self._opener, top, folder, FOLDER_FLAGS) as parent:
+        with (
+            suppress(OSError, HoldfastError),
+            self._root(name) as root,
+            open_beneath(self._opener, root, folder, FOLDER_FLAGS) as parent,
+        ):
             os.rmdir(last, dir_fd=parent)
+
+    @contextmanager
+    def _root(self, name: str) -> Iterator[int]:
+        """Open an existing working folder."""
+        if is_outside_workspace(name):
+            with self._outside(name) as root:
+                yield root
+        else:
+            path = parse_working_path(name)
+            with self._top() as top, wrap_os_errors(top, path):
+                handle = self._opener(top, path, FOLDER_FLAGS)
+            try:
+                yield handle
+            finally:
+                os.close(handle)
+
+    @contextmanager
+    def _outside(self, name: str) -> Iterator[int]:
+        """Open a folder by its absolute path, which must be there."""
+        top = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            handle = self._opener(top, name.lstrip("/"), FOLDER_FLAGS)
+        except FileNotFoundError as exc:
+            raise Conflict(f"the working folder `{name}` does not exist: create it") from exc
+        except OSError as exc:
+            real, reason = os.path.realpath(name), exc.strerror or exc
+            if real != name:
+                reason = f"it is behind a symbolic link: list and name its real path `{real}`"
+            raise Conflict(f"the working folder `{name}` cannot be opened: {reason}") from exc
+        finally:
+            os.close(top)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+
+    def discard(self, name: str) -> None:
+        """Delete a folder with everything in it."""
+        self._move_away(
+            name,
+            DISCARDED_PREFIX,
+            lambda parent, moved: shutil.rmtree(moved, dir_fd=parent, onerror=_log_undeleted),
+        )
+
+    def put_aside(self, name: str) -> None:
+        """Move a folder out of the way, and log where it is."""
+        place = split_path(parse_working_path(name))[0]
+        message = "`%s` had files of another space of that id, which are now in `%s`: delete them if nobody needs them"
+        self._move_away(name, ASIDE_PREFIX, lambda _, moved: _log.warning(message, name, f"{place}/{moved}"))
+
+    def _move_away(self, name: str, prefix: str, then: Callable[[int, str], None]) -> None:
+        folder, last = split_path(parse_working_path(name))
+        moved = f"{prefix}{token_hex(8)}"
+        with (
+            self._top() as top,
+            suppress(NotFound),
+            wrap_os_errors(top, folder),
+            open_beneath(self._opener, top, folder, FOLDER_FLAGS) as parent,
+        ):
+            os.rename(last, moved, src_dir_fd=parent, dst_dir_fd=parent)
+            then(parent, moved)
 
     @contextmanager
     def _top(self) -> Iterator[int]:
@@ -198,6 +289,10 @@ class WorkspaceFolders:
             yield top
         finally:
             os.close(top)
+
+
+def _log_undeleted(function: Callable[..., object], path: str, error: tuple[type, BaseException, object]) -> None:
+    _log.warning("`%s` of a discarded working folder cannot be deleted: %s", path, error[1])
 
 
 _ERRNO_MESSAGES: Final = {

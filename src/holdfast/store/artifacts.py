@@ -3,6 +3,7 @@
 from hashlib import sha256
 
 from holdfast.domain.artifact import (
+    DEFAULT_MEDIA_TYPE,
     Artifact,
     ArtifactType,
     File,
@@ -11,13 +12,15 @@ from holdfast.domain.artifact import (
     check_new_artifact,
     check_new_file,
 )
+from holdfast.domain.condition import ConditionEvent
 from holdfast.domain.errors import IdTaken, InUse, NotFound
 from holdfast.domain.ids import ArtifactId, FileId, RunId, SpaceId, check_client_id
 from holdfast.domain.instant import instant
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.domain.thread import ThreadStatus, check_not_deleted
+from holdfast.store.conditions import note_occurrences, run_occurrence
 from holdfast.store.encoding import dump_json, load_json, parse_cursor, to_page
-from holdfast.store.run_rows import run_key_of, run_row
+from holdfast.store.run_rows import run_key_of, run_row, to_run
 from holdfast.store.spaces import lock_space_shared, space_key
 from holdfast.store.threads import thread_row
 from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
@@ -35,6 +38,8 @@ class SqlArtifacts(SqlPort):
         thread = row["thread_id"]
         check_not_deleted(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
         artifact, version = await add_artifact(tx, row["space_key"], row["run_key"], new)
+        made = run_occurrence(to_run(row), ConditionEvent.ARTIFACT_CREATED, type=new.type.value)
+        await note_occurrences(tx, [(row["space_key"], made)])
         return _to_artifact(await _artifact_row(tx, space, artifact, version), space)
 
     @reads
@@ -79,9 +84,10 @@ class SqlArtifacts(SqlPort):
 async def add_artifact(tx: Transaction, space: int, run_key: int, new: NewArtifact) -> tuple[ArtifactId, int]:
     """Store an artifact and return its id and version."""
     artifact = check_client_id(new.id, field="id") if new.id is not None else tx.new_id("art")
-    file = (
-        None if new.file_id is None else await find_row(tx, "lock_file_shared", "file", space_key=space, id=new.file_id)
-    )
+    file_id = new.file_id
+    if new.file is not None:
+        file_id = await _add_file(tx, space, new.file, digest=sha256(new.file.content).hexdigest())
+    file = None if file_id is None else await find_row(tx, "lock_file_shared", "file", space_key=space, id=file_id)
     content = b"" if new.content is None else new.content.encode()
     while True:
         head = None if new.id is None else await tx.one("artifact_head", space_key=space, id=artifact)
@@ -96,7 +102,7 @@ async def add_artifact(tx: Transaction, space: int, run_key: int, new: NewArtifa
             title=new.title,
             content=new.content,
             file_key=file and file["file_key"],
-            media_type=new.media_type,
+            media_type=new.media_type or (DEFAULT_MEDIA_TYPE if file is None else file["media_type"]),
             digest=sha256(content).hexdigest() if file is None else file["digest"],
             size=len(content) if file is None else file["size"],
             metadata=dump_json(new.metadata),
@@ -147,22 +153,8 @@ class SqlFiles(SqlPort):
 
         async def add(tx: Transaction) -> File:
             key = await lock_space_shared(tx, space)
-            blob = await tx.one("add_blob", space_key=key, digest=digest, size=len(new.content), content=new.content)
-            assert blob is not None
-            file_id = new.id or tx.new_id("fil")
-            row = await tx.one(
-                "add_file",
-                space_key=key,
-                id=file_id,
-                blob_key=blob["blob_key"],
-                name=new.name,
-                media_type=new.media_type,
-                created_by=new.created_by,
-                now=tx.now,
-            )
-            if row is None:
-                raise IdTaken(f"there is a file `{file_id}` already", id=file_id)
-            return _to_file(await find_row(tx, "lock_file_shared", "file", space_key=key, id=FileId(file_id)), space)
+            file = await _add_file(tx, key, new, digest=digest)
+            return _to_file(await find_row(tx, "lock_file_shared", "file", space_key=key, id=file), space)
 
         return await self._database.write(add)
 
@@ -199,6 +191,26 @@ class SqlFiles(SqlPort):
             raise InUse(f"artifact `{artifact['id']}` refers to this file", artifact_id=artifact["id"])
         await tx.run("drop_file", file_key=row["file_key"])
         await tx.run("drop_unused_blob", blob_key=row["blob_key"])
+
+
+async def _add_file(tx: Transaction, space_key: int, new: NewFile, *, digest: str) -> FileId:
+    """Store a file and return its id."""
+    file_id = new.id or tx.new_id("fil")
+    blob = await tx.one("add_blob", space_key=space_key, digest=digest, size=len(new.content), content=new.content)
+    assert blob is not None
+    row = await tx.one(
+        "add_file",
+        space_key=space_key,
+        id=file_id,
+        blob_key=blob["blob_key"],
+        name=new.name,
+        media_type=new.media_type,
+        created_by=new.created_by,
+        now=tx.now,
+    )
+    if row is None:
+        raise IdTaken(f"there is a file `{file_id}` already", id=file_id)
+    return FileId(file_id)
 
 
 def _to_file(row: Row, space: SpaceId) -> File:

@@ -24,7 +24,9 @@ from holdfast.store.transaction import JournalEntry
 MAX_EVENT_CHARS: Final = 8 * 1024 * 1024
 MAX_MESSAGE_CHARS: Final = 16 * 1024 * 1024
 
-_rare_parts: Final = attrgetter("interrupts", "withdrawn", "children", "artifacts", "timers", "cancelled_timers")
+_rare_parts: Final = attrgetter(
+    *("interrupts", "withdrawn", "children", "artifacts", "memories", "follow_ups", "timers", "cancelled_timers")
+)
 _parts_besides_events: Final = attrgetter(
     *(name for name in Commit.__struct_fields__ if name not in ("lease", "events"))
 )
@@ -53,14 +55,14 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it adds events and nothing else."""
     messages: Sequence[MessageRow] = ()
     steps: Sequence[tuple[Any, ...]] = ()
-    """Values of the statement `put_steps` for each step, from `number` to `usage`."""
+    """Values of the statement `put_steps` for each step, from `number` to `lane`."""
     values: Sequence[tuple[str, str]] = ()
     contexts: Sequence[tuple[int, str]] = ()
     """Step number and encoded snapshot."""
     texts: Sequence[tuple[str, str]] = ()
     """Digest and content of the snapshots' texts that are not stored yet."""
     has_rare_parts: bool = False
-    """Whether it has interrupts, children, artifacts or timers, which most commits have not."""
+    """Whether it has interrupts, children, artifacts, memories or timers, which most commits have not."""
     move: Move | None = None
     starts_model_call: bool = False
     """Whether a model call starts, which needs a budget."""
@@ -161,4 +163,5 @@ def _step_values(step: Step) -> tuple[Any, ...]:
         step.request_digest,
         step.waits_for and step.waits_for.value,
         dump_optional_json(step.usage),
+        step.lane and step.lane.value,
     )

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.domain.commit import Committed, Lease
+from holdfast.domain.condition import USAGE_EVENT, ConditionEvent, Occurrence
 from holdfast.domain.errors import Conflict, HoldfastError, InboxNotEmpty, Invalid, LeaseLost
 from holdfast.domain.ids import InterruptId, MessageId
 from holdfast.domain.instant import millis
@@ -20,16 +21,26 @@ from holdfast.domain.run import Move, RunStatus, WaitsFor
 from holdfast.ports.log import LogAppend, LogHead
 from holdfast.store.artifacts import add_artifact
 from holdfast.store.commit_rows import PreparedCommit, usage_values
+from holdfast.store.conditions import (
+    RUN_EVENTS,
+    message_occurrences,
+    note_answer,
+    note_occurrences,
+    plan_is_completed,
+    run_occurrence,
+)
 from holdfast.store.creation import CreateRunRequest, create_run
 from holdfast.store.encoding import dump_json, dump_optional_json
 from holdfast.store.inbox import add_waits, dependencies_of_waits, notify_parent, notify_subscribers
 from holdfast.store.interrupts import ancestor_run_keys, notify_of_closed_interrupt, notify_parent_of_interrupts
+from holdfast.store.memories import put_run_memory
 from holdfast.store.messages import ChainTip, check_new_ids, message_values
 from holdfast.store.notifications import notification_row
-from holdfast.store.run_end import queue_dependent_runs
+from holdfast.store.run_end import PLAN_VALUE, queue_dependent_runs
 from holdfast.store.run_state import add_spending, check_budgets, spent_of_nearest_budget
 from holdfast.store.timers import timer_values
-from holdfast.store.transaction import Batch, Row, Transaction
+from holdfast.store.transaction import Batch, Row, Transaction, store_time
+from holdfast.store.usage import record_usage
 
 
 async def apply_commits(tx: Transaction, commits: Sequence[PreparedCommit]) -> list[Committed | HoldfastError]:
@@ -55,6 +66,7 @@ async def apply_commits(tx: Transaction, commits: Sequence[PreparedCommit]) -> l
     await _add_contexts(tx, accepted)
     await _add_rare_parts(tx, [commit for commit in accepted if commit.has_rare_parts])
     await _move_runs(tx, accepted, locked=locked)
+    await _note_occurrences(tx, accepted)
     for commit in commits:
         if commit.lease.run_key in heads:
             _wake_watchers(tx, commit, heads[commit.lease.run_key]["last_event_seq"])
@@ -70,6 +82,31 @@ async def apply_commits(tx: Transaction, commits: Sequence[PreparedCommit]) -> l
         else await _refusal_error(tx, commit)
         for commit in commits
     ]
+
+
+async def _note_occurrences(tx: Transaction, accepted: Sequence[PreparedCommit]) -> None:
+    """Tell the conditions of reminders what these commits did."""
+    happened: list[tuple[int, Occurrence]] = []
+    for prepared in accepted:
+        commit, run, space = prepared.commit, prepared.lease.run, prepared.lease.space_key
+        if commit.usage is not None:
+            used = run_occurrence(
+                run, USAGE_EVENT, tokens=commit.usage.total_tokens, cost_usd=commit.usage.cost_usd or 0.0
+            )
+            happened.append((space, used))
+        for artifact in commit.artifacts:
+            happened.append((space, run_occurrence(run, ConditionEvent.ARTIFACT_CREATED, type=artifact.type.value)))
+        for memory in commit.memories:
+            happened.append((space, run_occurrence(run, ConditionEvent.MEMORY_CREATED, type=memory.type.value)))
+        if plan_is_completed(commit.values.get(PLAN_VALUE)):
+            happened.append((space, run_occurrence(run, ConditionEvent.PLAN_COMPLETED)))
+        if commit.consumed and commit.messages:
+            happened += [(space, said) for said in message_occurrences(run, commit.messages)]
+        if prepared.move is not None and _notifies_people(prepared.move):
+            happened.append((space, run_occurrence(run, RUN_EVENTS[prepared.move.to])))
+            if prepared.move.to is RunStatus.COMPLETED:
+                await note_answer(tx, space, run, prepared.move.output)
+    await note_occurrences(tx, happened)
 
 
 async def _append_events_only(tx: Transaction, commits: Sequence[PreparedCommit]) -> list[Committed | HoldfastError]:
@@ -190,7 +227,8 @@ async def _add_usage(tx: Transaction, accepted: Sequence[PreparedCommit]) -> Non
         if not commit.ends and (commit.commit.usage is not None or commit.commit.iterations)
     ]
     await tx.many("add_usage", rows)
-    await add_spending(tx, accepted)
+    await add_spending(tx, [(commit.lease, commit.commit.usage) for commit in accepted])
+    await record_usage(tx, [(commit.lease, commit.commit.usage, commit.commit.steps) for commit in accepted])
     await check_budgets(tx, accepted)
 
 
@@ -212,14 +250,23 @@ async def _add_rare_parts(tx: Transaction, prepared: Sequence[PreparedCommit]) -
     if not prepared:
         return
     interrupts, withdrawn, timers, cancelled = [], [], [], []
+    measured = any(item.commit.timers or item.commit.interrupts for item in prepared)
+    offset = await store_time(tx) - tx.now if measured else 0
     for item in prepared:
         commit, lease = item.commit, item.lease
-        interrupts += [_interrupt_values(tx, new, lease.space_key, lease.run_key) for new in commit.interrupts]
+        interrupts += [_interrupt_values(tx, new, lease, offset) for new in commit.interrupts]
         withdrawn += [(lease.run_key, interrupt_id) for interrupt_id in commit.withdrawn]
-        timers += [timer_values(tx, new, space=lease.space_key, run_key=lease.run_key) for new in commit.timers]
+        timers += [
+            timer_values(tx, new, space=lease.space_key, run_key=lease.run_key, clock_offset=offset)
+            for new in commit.timers
+        ]
         cancelled += [(lease.run_key, timer_id) for timer_id in commit.cancelled_timers]
         for artifact in commit.artifacts:
             await add_artifact(tx, lease.space_key, lease.run_key, artifact)
+        for memory in commit.memories:
+            await put_run_memory(tx, lease.space_key, lease.space_id, memory)
+        for run in commit.follow_ups:
+            await create_run(tx, CreateRunRequest(lease.space_id, run))
         for child in commit.children:
             await create_run(tx, CreateRunRequest(lease.space_id, child))
         if commit.timers:
@@ -237,16 +284,17 @@ async def _move_runs(tx: Transaction, accepted: Sequence[PreparedCommit], *, loc
     moving = [(commit, commit.move) for commit in accepted if commit.move is not None]
     if not moving:
         return
-    heads = []
+    heads, offset = [], 0
+    pausing = [commit.lease.run_key for commit, move in moving if _pauses_deadline(commit, move)]
+    if pausing or any(move.wait_until is not None for _, move in moving):
+        offset = await store_time(tx) - tx.now
     for commit, move in moving:
-        wait_until = None if move.wait_until is None else millis(move.wait_until)
+        wait_until = None if move.wait_until is None else millis(move.wait_until) + offset
         heads.append((move.to.value, move.reason, wait_until, tx.now, commit.lease.run_key))
         if move.waits_on:
             await add_waits(tx, commit.lease, move.waits_on, locked=locked)
     await tx.many("move_heads", heads)
-    await tx.many(
-        "pause_deadlines", [(tx.now, commit.lease.run_key) for commit, move in moving if _pauses_deadline(commit, move)]
-    )
+    await tx.many("pause_deadlines", [(tx.now + offset, run_key) for run_key in pausing])
     finished = await _finish_runs(tx, [(commit, move) for commit, move in moving if move.to.terminal])
     notifications = [
         notification_row(tx, commit.lease.space_key, commit.lease.run, move.to, move.reason)
@@ -325,10 +373,11 @@ def _notifies_people(move: Move) -> bool:
     return move.reason == WaitsFor.PERSON and not only_of_subagents
 
 
-def _interrupt_values(tx: Transaction, new: NewInterrupt, space_key: int, run_key: int) -> tuple[Any, ...]:
+def _interrupt_values(tx: Transaction, new: NewInterrupt, lease: Lease, clock_offset: int) -> tuple[Any, ...]:
+    expires_at = tx.now + DEFAULT_INTERRUPT_TIMEOUT_MS if new.expires_at is None else millis(new.expires_at)
     return (
-        space_key,
-        run_key,
+        lease.space_key,
+        lease.run_key,
         new.id or InterruptId(tx.new_id("int")),
         new.kind.value,
         new.message,
@@ -338,6 +387,6 @@ def _interrupt_values(tx: Transaction, new: NewInterrupt, space_key: int, run_ke
         dump_optional_json(new.response_schema),
         dump_optional_json(new.default),
         dump_json(new.metadata),
-        tx.now + DEFAULT_INTERRUPT_TIMEOUT_MS if new.expires_at is None else millis(new.expires_at),
+        expires_at + clock_offset,
         tx.now,
     )

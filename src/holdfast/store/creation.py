@@ -15,14 +15,17 @@ from holdfast.domain.commit import RunSnapshot
 from holdfast.domain.errors import Conflict, HoldfastError, IdempotencyMismatch, IdTaken
 from holdfast.domain.events import PROTOCOL_VERSION, RunStarted
 from holdfast.domain.ids import RunId, SpaceId
-from holdfast.domain.instant import Millis, instant, millis
+from holdfast.domain.instant import Instant, Millis, instant, millis
 from holdfast.domain.limits import ZERO_USAGE
-from holdfast.domain.new_run import CreatedRun, NewRun, RunBase, body_digest
+from holdfast.domain.message import not_run_result
+from holdfast.domain.new_run import CreatedRun, NewRun, RunBase, body_digest, title_of
+from holdfast.domain.permission import RIGHTS_VALUE
 from holdfast.domain.placement import child_nesting
 from holdfast.domain.run import PRIORITY_HEAD_START_MS, Run, RunStatus, queue_key
-from holdfast.domain.thread import NewThread
+from holdfast.domain.thread import NewThread, casefold_title
 from holdfast.ports.log import LogAppend, log_head
 from holdfast.store.commit_rows import MessageRow, event_row, message_row
+from holdfast.store.conditions import message_occurrences, note_occurrences
 from holdfast.store.encoding import dump_json, dump_optional_json
 from holdfast.store.inbox import check_no_deadlock
 from holdfast.store.messages import (
@@ -38,7 +41,7 @@ from holdfast.store.run_rows import run_by_key
 from holdfast.store.run_state import has_budget
 from holdfast.store.spaces import lock_space_shared
 from holdfast.store.threads import to_thread
-from holdfast.store.transaction import Batch, NewRunRow, Transaction
+from holdfast.store.transaction import Batch, NewRunRow, Row, Transaction
 
 
 class CreateRunRequest(msgspec.Struct, frozen=True, eq=False):
@@ -159,18 +162,34 @@ async def _insert_runs(tx: Transaction, placed: Sequence[tuple[NewRun, RunPlacem
     await _add_values(tx, inserts)
     await tx.many("add_budgets", [(insert.key,) for insert in inserts if has_budget(insert.run.limits)])
     on_new_threads = [insert for insert in inserts if isinstance(insert.new.thread, NewThread)]
-    await tx.many("mark_made_for_runs", [(insert.key, insert.placement.thread_key) for insert in on_new_threads])
-    for insert, (rows, next_sequence), first, event in zip(inserts, entered, started, events, strict=True):
+    await tx.many(
+        "mark_made_for_runs",
+        [(insert.key, int(_is_spawned(insert)), insert.placement.thread_key) for insert in on_new_threads],
+    )
+    await note_occurrences(
+        tx,
+        [
+            (insert.placement.space_key, said)
+            for insert in inserts
+            for said in message_occurrences(insert.run, insert.new.messages)
+        ],
+    )
+    for insert, (rows, begun), first, event in zip(inserts, entered, started, events, strict=True):
         may_start, delayed = insert.placement.may_start, insert.run.wait_until is not None
         append = LogAppend(head=log_head(insert.run), events=[event], at=tx.now)
         tx.hints.add(grown=append, queue=may_start and not delayed, delayed=may_start and delayed)
         if may_start and not delayed:
-            tx.new_runs[insert.key] = _new_run_row(insert, rows, next_sequence, first)
+            tx.new_runs[insert.key] = _new_run_row(insert, rows, begun, first)
     return inserts
 
 
+def _is_spawned(insert: _RunInsert) -> bool:
+    """Return whether another run started this one: an independent task has its rights, and no parent."""
+    return insert.placement.parent is not None or RIGHTS_VALUE in insert.new.values
+
+
 def _new_run_row(
-    insert: _RunInsert, input_rows: Sequence[tuple[Any, ...]], next_sequence: int, started: RunStarted
+    insert: _RunInsert, input_rows: Sequence[tuple[Any, ...]], begun: Row, started: RunStarted
 ) -> NewRunRow:
     placement, run = insert.placement, insert.run
 
@@ -178,7 +197,8 @@ def _new_run_row(
         if placement.base is not None or insert.new.values:
             return None
         thread = dict(zip(placement.thread.keys(), placement.thread, strict=True))
-        thread |= {"next_sequence": next_sequence, "last_run_at": started.timestamp}
+        thread |= {"last_run_at": started.timestamp}
+        thread |= {name: begun[name] for name in ("next_sequence", "title")}
         names = {"thread_id": run.thread_id, "run_id": run.id}
         messages = [dict(zip(MESSAGE_COLUMNS, values, strict=True)) | names for values in input_rows]
         return RunSnapshot(
@@ -211,6 +231,7 @@ def _build_run(tx: Transaction, new: NewRun, placement: RunPlacement) -> Run:
         mode=new.mode,
         agent_type=new.agent_type or thread["agent_type"],
         model=new.model,
+        model_used=None,
         status=RunStatus.QUEUED if placement.may_start else RunStatus.PENDING,
         status_reason=None,
         base_run_id=None if placement.base is None else placement.base["id"],
@@ -227,9 +248,10 @@ def _build_run(tx: Transaction, new: NewRun, placement: RunPlacement) -> Run:
         priority=new.priority,
         tags=new.tags,
         limits=new.limits,
+        output_schema=None if new.output_schema is UNSET else new.output_schema,
         iterations=0,
         attempt=0,
-        wait_until=None if new.wait_until is None else instant(millis(new.wait_until)),
+        wait_until=_wait_until(tx, new),
         idempotency_key=new.idempotency_key,
         last_event_seq=1,
         created_by=new.created_by,
@@ -239,6 +261,12 @@ def _build_run(tx: Transaction, new: NewRun, placement: RunPlacement) -> Run:
         started_at=None,
         completed_at=None,
     )
+
+
+def _wait_until(tx: Transaction, new: NewRun) -> Instant | None:
+    if new.delay_seconds is not UNSET:
+        return instant(Millis(tx.now + round(new.delay_seconds * 1000))) if new.delay_seconds else None
+    return None if new.wait_until is None else instant(millis(new.wait_until))
 
 
 async def _insert_run_rows(tx: Transaction, placed: Sequence[tuple[NewRun, RunPlacement]]) -> list[_RunInsert]:
@@ -252,7 +280,13 @@ async def _insert_run_rows(tx: Transaction, placed: Sequence[tuple[NewRun, RunPl
     if len(await tx.many("add_run_ids", [(*name, keys[name]) for name in names])) != len(runs):
         raise IdTaken(f"the run id `{runs[0].id}` was used before in this space: choose another", id=runs[0].id)
     inserts = [
-        _RunInsert(new=new, placement=placement, run=run, input=list(map(message_row, new.messages)), key=keys[name])
+        _RunInsert(
+            new=new,
+            placement=placement,
+            run=run,
+            input=[message_row(each) for each in (*map(not_run_result, placement.cut_off_calls), *new.messages)],
+            key=keys[name],
+        )
         for (new, placement), run, name in zip(placed, runs, names, strict=True)
     ]
     await tx.many("add_heads", [_head_values(tx, insert) for insert in inserts])
@@ -279,6 +313,7 @@ def _run_values(tx: Transaction, run: Run, placement: RunPlacement) -> tuple[Any
         run.priority.value,
         dump_json(run.tags),
         dump_json(run.limits),
+        dump_optional_json(run.output_schema),
         run.idempotency_key,
         run.created_by,
         tx.now,
@@ -299,10 +334,10 @@ def _head_values(tx: Transaction, insert: _RunInsert) -> tuple[Any, ...]:
     )
 
 
-async def _add_input(tx: Transaction, inserts: Sequence[_RunInsert]) -> list[tuple[Sequence[tuple[Any, ...]], int]]:
+async def _add_input(tx: Transaction, inserts: Sequence[_RunInsert]) -> list[tuple[Sequence[tuple[Any, ...]], Row]]:
     """Store the input; it gets its sequences now if the base has ended, else when the base ends.
 
-    Return the message rows of each run, and the next sequence of its thread.
+    Return the message rows of each run, and the next sequence and the title of its thread.
     """
     based = [(insert.placement, insert.placement.base, insert.input) for insert in inserts]
     await check_new_ids(
@@ -314,19 +349,22 @@ async def _add_input(tx: Transaction, inserts: Sequence[_RunInsert]) -> list[tup
         ],
     )
     counts = [len(insert.input) if insert.placement.may_start else 0 for insert in inserts]
-    threads = [(tx.now, count, insert.placement.thread_key) for count, insert in zip(counts, inserts, strict=True)]
-    rows = await tx.many("begin_runs_on_threads", threads)
-    next_sequences = {row["thread_key"]: row["next_sequence"] for row in rows}
-    entered: list[tuple[Sequence[tuple[Any, ...]], int]] = []
+    threads = []
+    for count, insert in zip(counts, inserts, strict=True):
+        first = insert.placement.thread["last_run_at"] is None
+        title = title_of(insert.new.messages, input=insert.new.input) if first else None
+        threads.append((tx.now, count, title, casefold_title(title), insert.placement.thread_key))
+    begun = {row["thread_key"]: row for row in await tx.many("begin_runs_on_threads", threads)}
+    entered: list[tuple[Sequence[tuple[Any, ...]], Row]] = []
     for insert, count in zip(inserts, counts, strict=True):
         thread_key = insert.placement.thread_key
-        end = next_sequences[thread_key]
+        end = begun[thread_key]["next_sequence"]
         sequences: Sequence[int | None] = range(end - count, end) if count else [None] * len(insert.input)
         values = [
             message_values(tx, message, thread_key=thread_key, run_key=insert.key, sequence=sequence)
             for message, sequence in zip(insert.input, sequences, strict=True)
         ]
-        entered.append((values, end))
+        entered.append((values, begun[thread_key]))
     await tx.many("add_messages", [values for rows, _ in entered for values in rows])
     return entered
 

@@ -9,7 +9,7 @@ from holdfast.domain.content import Content, Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.limits import Limits
 from holdfast.domain.message import ToolCall
-from holdfast.domain.page import Page
+from holdfast.domain.page import Page, count_fitting
 from holdfast.domain.run import RunError
 from holdfast.store.transaction import Row
 
@@ -69,9 +69,14 @@ T = TypeVar("T")
 
 
 def to_page(rows: Sequence[Row], limit: int, *, value: Callable[[Row], T], cursor: Callable[[Row], str]) -> Page[T]:
-    """Return a page of `rows`; one row more than `limit` means that there is another page."""
-    shown = rows[:limit]
-    return Page(items=[value(row) for row in shown], next_cursor=cursor(shown[-1]) if len(rows) > limit else None)
+    """Return a page of `rows`, at most `limit` and as many as fit; if there are more, there is another page."""
+    shown = rows[: min(limit, count_fitting(rows, _row_chars))]
+    more = len(rows) > len(shown)
+    return Page(items=[value(row) for row in shown], next_cursor=cursor(shown[-1]) if more else None)
+
+
+def _row_chars(row: Row) -> int:
+    return sum(len(column) for column in row if isinstance(column, str))
 
 
 def parse_cursor(cursor: str | None, *, first_page: Sequence[int]) -> Sequence[int]:

@@ -66,7 +66,7 @@ async def put_inbox_item(
         return None
     number: int = head["last_inbox_number"]
     if head["status"] == RunStatus.QUEUED:  # it may have been waiting: resume its deadline, drop its waits
-        if await tx.one("resume_deadline", run_key=run_key, now=tx.now) is not None:
+        if await tx.one("resume_deadline", run_key=run_key, now=tx.lease_now) is not None:
             tx.hints.add(timers=True)
         await tx.run("forget_waits", run_key=run_key)
     await tx.run(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, IdTaken, NotFound
-from holdfast.domain.ids import InterruptId, RunId, SpaceId, check_client_id
+from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, check_client_id
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant, instant, maybe_instant
 from holdfast.domain.interrupt import (
@@ -21,12 +21,14 @@ from holdfast.domain.interrupt import (
 )
 from holdfast.domain.message import NewMessage
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
+from holdfast.domain.permission import granted_rules
 from holdfast.store.encoding import dump_json, load_json, load_optional_json, parse_cursor, to_page
 from holdfast.store.inbox import put_inbox_item
-from holdfast.store.run_rows import run_key_of
+from holdfast.store.messages import find_on_chain
+from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.run_state import current_values
-from holdfast.store.spaces import space_key
-from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
+from holdfast.store.spaces import add_grants, space_key
+from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, store_time, writes
 
 _END_EVENT_TYPES = dump_json(["RUN_ERROR", "RUN_FINISHED"])
 
@@ -76,7 +78,11 @@ class SqlInterrupts(SqlPort):
     async def expire(self, *, limit: int = 100) -> list[InterruptId]:
         """Close the interrupts that expired without a response."""
         check_page_size(limit, maximum=1000)
-        due = await self._database.read(lambda tx: tx.all("due_interrupts", now=tx.now, limit=limit))
+
+        async def read_due(tx: Transaction) -> Sequence[Row]:
+            return await tx.all("due_interrupts", now=await store_time(tx), limit=limit)
+
+        due = await self._database.read(read_due)
         return [row["id"] for row in due if await self._expire(row)]
 
     @reads
@@ -130,9 +136,12 @@ class SqlInterrupts(SqlPort):
             run_key = (await _interrupt_row(tx, space, interrupt))["run_key"]
             runs[interrupt] = [run_key, *await ancestor_run_keys(tx, run_key)]
         await tx.lock(runs={key}.union(*runs.values()))
+        await _check_message_ids(tx, space, run, responses.values())
         if segment is not None:
             check_client_id(segment, field="segment")
-            if not await tx.many("add_run_ids", [(await space_key(tx, space), segment, key)]):
+            if not await tx.many("add_run_ids", [(await space_key(tx, space), segment, key)]) and (
+                (named_run := await tx.one("run_key", space=space, id=segment)) is None or named_run["run_key"] != key
+            ):
                 raise IdTaken(f"the run id `{segment}` was used before in this space: choose another", id=segment)
         named = None if segment is None else (key, segment)
         for interrupt, response in responses.items():
@@ -176,15 +185,41 @@ async def _settle(
 ) -> None:
     """Settle an interrupt whose run and ancestors are locked, and wake them; `named` is a run and its next segment."""
     interrupt, run_key, principal = _to_interrupt(row), row["run_key"], response.by
-    check_response(interrupt, response, now=instant(tx.now))
+    check_response(interrupt, response, now=instant(await store_time(tx)))
     encoded = dump_json(response.response)
     await tx.run("answer_interrupt", interrupt_key=row["interrupt_key"], response=encoded, by=principal, now=tx.now)
     segment = {"segment": named[1]} if named is not None and named[0] == run_key else {}
-    data = dump_json({"interrupt_id": interrupt.id, "response": response.response, **segment})
+    message = {} if response.message_id is None else {"message_id": response.message_id}
+    granted = await _add_grants(tx, row["space_key"], interrupt, response)
+    data = dump_json({"interrupt_id": interrupt.id, "response": response.response, **segment, **message, **granted})
     if await put_inbox_item(tx, run_key, kind=InboxKind.RESPONSE, data=data, created_by=principal) is None:
         raise Conflict(f"run `{interrupt.run_id}` has ended", run_id=interrupt.run_id)
     tx.hints.add(run=(space, interrupt.run_id), queue=True)
     await notify_of_closed_interrupt(tx, ancestors, interrupt.id, named=named)
+
+
+async def _check_message_ids(
+    tx: Transaction, space: SpaceId, run: RunId, responses: Iterable[InterruptResponse]
+) -> None:
+    """Raise unless the messages of these responses may have their ids on the chain of the run."""
+    used: set[MessageId] = set()
+    for id in (each.message_id for each in responses if each.message_id is not None):
+        check_client_id(id, field="messages.id")
+        if id in used or await find_on_chain(tx, await run_row(tx, space, run), id) is not None:
+            raise IdTaken(f"there is a message `{id}` on this chain already: choose another id", id=id)
+        used.add(id)
+
+
+async def _add_grants(
+    tx: Transaction, space_key: int, interrupt: Interrupt, response: InterruptResponse
+) -> dict[str, Sequence[str]]:
+    """Add the rules that a response grants, and return what the run is told about them."""
+    if interrupt.kind is not InterruptKind.APPROVAL:
+        return {}
+    agents, rules = granted_rules(interrupt.metadata, response.response)
+    run, by = interrupt.run_id, response.by
+    await add_grants(tx, space_key, agents=agents, rules=rules, run=run, interrupt=interrupt.id, by=by)
+    return {"granted": rules} if rules else {}
 
 
 async def _interrupt_row(tx: Transaction, space: SpaceId, interrupt: InterruptId) -> Row:

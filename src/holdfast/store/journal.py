@@ -9,12 +9,13 @@ from holdfast.domain.errors import HoldfastError, Invalid, LeaseLost
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.inbox import InboxItem
 from holdfast.domain.instant import instant, millis
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import Message
 from holdfast.domain.page import check_page_size
 from holdfast.domain.run import RunStatus
 from holdfast.metrics.meters import Meters
 from holdfast.ports.log import LoggedEvent, LogHead
-from holdfast.store.commit_rows import PreparedCommit, prepare_commit
+from holdfast.store.commit_rows import PreparedCommit, prepare_commit, usage_values
 from holdfast.store.commits import COMMIT_BATCH
 from holdfast.store.creation import run_started_event
 from holdfast.store.encoding import dump_json
@@ -23,9 +24,10 @@ from holdfast.store.interrupts import open_interrupts_of_run
 from holdfast.store.messages import MAX_HISTORY_MESSAGES, chain_messages_before, last_messages_of_lease
 from holdfast.store.run_end import structural_events
 from holdfast.store.run_rows import run_key_of
-from holdfast.store.run_state import current_values, steps_of_run
+from holdfast.store.run_state import add_spending, current_values, steps_of_run
 from holdfast.store.threads import to_thread
 from holdfast.store.transaction import Batch, Database, Row, SqlPort, Transaction, reads, writes
+from holdfast.store.usage import record_usage
 
 MAX_KNOWN_TEXTS: Final = 10_000
 """Digests of context texts that a journal remembers as stored, so that it need not write them again."""
@@ -77,6 +79,21 @@ class SqlJournal(SqlPort):
         outcomes = await COMMIT_BATCH.apply(tx, commits)
         self._meters.batch_size.observe(len(commits))
         return outcomes
+
+    @writes
+    async def charge_ended(self, tx: Transaction, lease: Lease, usage: Usage) -> bool:
+        """Add the usage of a cut-off call to a run that was ended from outside."""
+        await tx.lock(runs=[lease.run_key])
+        head = await tx.one("head", run_key=lease.run_key)
+        # Ending a run raises its lease number; its worker is recorded until it has released the run.
+        if head is None or not RunStatus(head["status"]).terminal:
+            return False
+        if (head["lease_owner"], head["lease_number"]) != (lease.owner, lease.number + 1):
+            return False
+        await tx.many("add_usage", [(*usage_values(usage), 0, lease.run_key)])
+        await add_spending(tx, [(lease, usage)])
+        await record_usage(tx, [(lease, usage, ())])
+        return True
 
     @reads
     async def inbox(self, tx: Transaction, lease: Lease) -> list[InboxItem]:

@@ -1,6 +1,6 @@
 """Leases in SQL: claim queued runs in batches, renew and release leases, and requeue expired runs."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.domain.commit import Lease, RunSnapshot
 from holdfast.domain.errors import HoldfastError, Invalid, LeaseLost
 from holdfast.domain.ids import OwnerId, RunId
-from holdfast.domain.instant import Millis, instant, maybe_instant
+from holdfast.domain.instant import Millis, instant, maybe_instant, millis
 from holdfast.domain.limits import MAX_ATTEMPTS, attempts_exhausted, backoff_ms
 from holdfast.domain.page import check_page_size
 from holdfast.domain.run import Run, RunError, RunStatus
@@ -23,7 +23,7 @@ from holdfast.store.run_end import RunEnd, end_run_trees, queue_dependent_runs
 from holdfast.store.run_rows import to_run
 from holdfast.store.run_state import budget_keys_of_run, has_budget
 from holdfast.store.timers import timer_values
-from holdfast.store.transaction import Batch, Database, Row, SqlPort, Transaction, reads
+from holdfast.store.transaction import Batch, Database, Row, SqlPort, Transaction, reads, store_time
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -60,7 +60,7 @@ class SqlLeases(SqlPort):
 
         async def release(tx: Transaction) -> None:
             await tx.lock(threads=[lease.thread_key], runs=[lease.run_key])
-            wait = tx.now + delay // _MILLISECOND if delay else None
+            wait = await store_time(tx) + delay // _MILLISECOND if delay else None
             row = await tx.one(
                 "release_head", run_key=lease.run_key, lease_number=lease.number, now=tx.now, wait_until=wait
             )
@@ -75,13 +75,14 @@ class SqlLeases(SqlPort):
             self._meters.leases_lost.add()
             raise
 
-    async def expire(self, *, cap: int = MAX_ATTEMPTS) -> list[RunId]:
+    async def expire(self, *, cap: int = MAX_ATTEMPTS, spare: Container[int] = ()) -> list[RunId]:
         """Take back the runs of expired leases."""
         expired = await self._database.read(lambda tx: tx.all("expired_heads", now=tx.lease_now))
         requeued = [
             RunId(row["id"])
             for row in expired
-            if await self._database.write(partial(requeue_expired_run, expired=row, cap=cap))
+            if row["run_key"] not in spare
+            and await self._database.write(partial(requeue_expired_run, expired=row, cap=cap))
         ]
         self._meters.leases_expired.add(len(requeued))
         return requeued
@@ -94,7 +95,7 @@ class SqlLeases(SqlPort):
         return QueueState(ready=bool(row["ready"]), next_at=maybe_instant(row["next_at"]))
 
 
-async def requeue_expired_run(tx: Transaction, expired: Row, *, cap: int, without_delay: bool = False) -> bool:
+async def requeue_expired_run(tx: Transaction, expired: Row, *, cap: int) -> bool:
     """Requeue or fail a run whose worker is dead, unless it changed since `expired` was read."""
     run_key = expired["run_key"]
     if RunStatus(expired["status"]).terminal:
@@ -102,26 +103,26 @@ async def requeue_expired_run(tx: Transaction, expired: Row, *, cap: int, withou
         return await _release_ended_run(tx, run_key, expired["lease_number"])
     if attempts_exhausted(expired["attempt"], cap):
         return await _fail_exhausted_run(tx, expired)
-    delay = None if without_delay else tx.now + backoff_ms(expired["attempt"])
+    delay = backoff_ms(expired["attempt"])
     row = await tx.one(
         "requeue_expired",
         run_key=run_key,
         lease_number=expired["lease_number"],
         seen_expiry=expired["lease_expires_at"],
-        wait_until=delay,
+        wait_until=await store_time(tx) + delay if delay else None,
         now=tx.now,
     )
     if row is None:  # the lease was renewed, or the run was ended with its parent
         await tx.lock(threads=[expired["thread_key"]], runs=[run_key])
         return await _release_ended_run(tx, run_key, expired["lease_number"] + 1)
-    tx.hints.add(queue=without_delay, delayed=not without_delay)
+    tx.hints.add(queue=not delay, delayed=bool(delay))
     return True
 
 
 async def release_all_leases(tx: Transaction, *, cap: int) -> None:
     """Release every run and every timer at once: the process that held them is gone."""
     for head in await tx.all("expired_heads", now=2**62):
-        await requeue_expired_run(tx, head, cap=cap, without_delay=True)
+        await requeue_expired_run(tx, head, cap=cap)
     await tx.run("free_timers")
 
 
@@ -198,7 +199,8 @@ async def _claim_runs(tx: Transaction, owner: OwnerId, lease_ms: int, *, limit: 
     for lease in leases:
         seconds = lease.run.limits.max_duration_seconds
         if lease.number == 1 and seconds is not None:
-            due_at = Millis(tx.now + min(seconds, _MAX_DEADLINE_SECONDS) * 1000)
+            claimed_at = millis(lease.expires_at) - lease_ms
+            due_at = Millis(claimed_at + min(seconds, _MAX_DEADLINE_SECONDS) * 1000)
             timer = NewTimer(kind="deadline", due_at=instant(due_at), data={"seconds": seconds})
             deadlines.append(timer_values(tx, timer, space=lease.space_key, run_key=lease.run_key))
         tx.hints.add(grown=LogAppend(head=log_head(lease.run), at=tx.now))

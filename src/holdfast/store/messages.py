@@ -9,10 +9,10 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.errors import IdTaken, Invalid, NotFound
 from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import instant
-from holdfast.domain.message import Message, Role
-from holdfast.domain.page import DEFAULT_PAGE_SIZE, check_page_size
+from holdfast.domain.message import Message, Role, ToolCall, unanswered_calls
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.store.commit_rows import MessageRow
-from holdfast.store.encoding import load_content, load_json, load_tool_calls
+from holdfast.store.encoding import load_content, load_json, load_tool_calls, parse_cursor, to_page
 from holdfast.store.run_rows import run_key_of, run_row
 from holdfast.store.threads import thread_row
 from holdfast.store.transaction import Row, SqlPort, Transaction, reads
@@ -20,6 +20,7 @@ from holdfast.store.transaction import Row, SqlPort, Transaction, reads
 MAX_HISTORY_MESSAGES: Final = 1000
 AFTER_LAST_SEQUENCE: Final = 2**62
 """Greater than every sequence and message key."""
+_EXCHANGE_PAGE_MESSAGES: Final = 50
 MESSAGE_COLUMNS: Final = (
     *("thread_key", "run_key", "id", "sequence", "role", "content", "tool_calls", "tool_call_id", "revises"),
     *("metadata", "created_by", "created_at"),
@@ -64,6 +65,26 @@ class SqlMessages(SqlPort):
         return to_message(found)
 
     @reads
+    async def revisions(
+        self,
+        tx: Transaction,
+        space: SpaceId,
+        thread: ThreadId,
+        message: MessageId,
+        *,
+        limit: int = DEFAULT_PAGE_SIZE,
+        cursor: str | None = None,
+    ) -> Page[Message]:
+        """Return all versions of a message, oldest first."""
+        check_page_size(limit)
+        (after,) = parse_cursor(cursor, first_page=[0])
+        key = (await thread_row(tx, space, thread))["thread_key"]
+        if not await tx.many("messages_with_ids", [(key, message)]):
+            raise NotFound(f"there is no message `{message}` on thread `{thread}`", id=message)
+        rows = await tx.all("revisions", thread_key=key, id=message, after=after, limit=limit + 1)
+        return to_page(rows, limit, value=to_message, cursor=lambda row: str(row["message_key"]))
+
+    @reads
     async def find_in_thread(
         self, tx: Transaction, space: SpaceId, thread: ThreadId, message: MessageId
     ) -> list[Message]:
@@ -106,9 +127,22 @@ async def chain_messages_before(
     return to_messages(reversed(await _walk_chain(tx, message["run_key"], before=before, limit=limit)))
 
 
-async def last_exchange(tx: Transaction, run_key: int, *, through: int = AFTER_LAST_SEQUENCE) -> list[Message]:
-    """Return the last assistant message of a run up to the sequence `through`, with the messages after it."""
-    return to_messages(await tx.all("last_exchange", run_key=run_key, cut=through))
+async def last_exchange(tx: Transaction, run_key: int) -> list[Message]:
+    """Return the last assistant message of a run, with the messages after it."""
+    return to_messages(await tx.all("last_exchange", run_key=run_key))
+
+
+async def calls_cut_off_at(tx: Transaction, run_key: int, sequence: int) -> list[ToolCall]:
+    """Return the tool calls on a chain whose results come after a sequence."""
+    exchange: list[Message] = []
+    before = sequence + 1
+    while rows := await _walk_chain(tx, run_key, before=before, limit=_EXCHANGE_PAGE_MESSAGES):
+        for message in to_messages(rows):
+            exchange.insert(0, message)
+            if message.role is not Role.TOOL:  # results directly follow their calls
+                return unanswered_calls(exchange)
+        before = rows[-1]["sequence"]
+    return []
 
 
 async def is_on_chain(tx: Transaction, run_key: int, message: Row, *, through: int | None = None) -> bool:

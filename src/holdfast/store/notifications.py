@@ -7,8 +7,9 @@ identity column would hand out numbers in an order in which rows do not become v
 from collections import Counter
 from itertools import count
 
+from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, NotFound
-from holdfast.domain.ids import SpaceId
+from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.instant import instant, maybe_instant
 from holdfast.domain.notification import NOTIFICATION_KINDS, Notification, NotificationKind
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, check_page_size
@@ -16,8 +17,9 @@ from holdfast.domain.run import Run, RunStatus
 from holdfast.store.encoding import dump_json, load_optional_json
 from holdfast.store.spaces import space_key
 from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
+from holdfast.store.webhooks import add_deliveries
 
-NotificationRow = tuple[int, str, str, str, str, int]
+NotificationRow = tuple[int, str, str | None, str | None, str, int]
 
 
 class SqlNotifications(SqlPort):
@@ -46,6 +48,7 @@ class SqlNotifications(SqlPort):
             if row["space_key"] in numbers
         ]
         await tx.many("add_notifications", numbered)
+        await add_deliveries(tx, numbered, {row["space_key"]: row["id"] for row in spaces})
         await tx.many("drop_from_outbox", [(row["outbox_key"],) for row in rows])
         tx.hints.add(news=bool(numbered))
         return sorted({row["id"] for row in spaces})
@@ -95,6 +98,19 @@ def notification_row(tx: Transaction, space: int, run: Run, to: RunStatus, reaso
     """Return the values of the statement `add_to_outbox` for a move of a run."""
     data = dump_json({"status": to, "reason": reason})
     return space, NOTIFICATION_KINDS[to].value, run.id, run.thread_id, data, tx.now
+
+
+def event_row(
+    tx: Transaction,
+    space: int,
+    kind: str,
+    *,
+    data: Json,
+    run_id: RunId | None = None,
+    thread_id: ThreadId | None = None,
+) -> NotificationRow:
+    """Return the values of the statement `add_to_outbox` for an event that is not a move of a run."""
+    return space, str(kind), run_id, thread_id, dump_json(data), tx.now
 
 
 def _to_notification(row: Row) -> Notification:

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.domain.errors import Conflict, Invalid, NotFound
 from holdfast.domain.ids import SpaceId, ThreadId
-from holdfast.domain.message import unanswered_calls
+from holdfast.domain.message import ToolCall
 from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.placement import (
     Ancestor,
@@ -21,7 +21,7 @@ from holdfast.domain.placement import (
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread, ThreadStatus, check_accepts_runs
 from holdfast.store.interrupts import open_interrupts_shown_by_run
-from holdfast.store.messages import last_exchange
+from holdfast.store.messages import calls_cut_off_at
 from holdfast.store.run_end import RunEnd, end_run_trees
 from holdfast.store.run_rows import base_run, run_row
 from holdfast.store.spaces import lock_space_shared
@@ -38,6 +38,8 @@ class RunPlacement(msgspec.Struct, frozen=True, kw_only=True):
     parent: Row | None = None
     base: Row | None = None
     base_sequence: int | None = None
+    cut_off_calls: Sequence[ToolCall] = ()
+    """Calls of the base whose results come after the base sequence."""
     may_start: bool
     """Whether the run may start: its base has ended, and no worker holds the base any more."""
     position: ChainPosition
@@ -113,6 +115,9 @@ async def find_placement(tx: Transaction, space: SpaceId, space_key: int, new: N
     if base is not None and isinstance(new.base, RunBase) and new.base.sequence is not None:
         # Any other base sequence is that of an existing run, and was checked when that run was created.
         await _check_base_sequence(tx, thread, base, new.base.sequence)
+    cut_off_calls: Sequence[ToolCall] = ()
+    if start.base_key is not None and start.base_sequence is not None:
+        cut_off_calls = await calls_cut_off_at(tx, start.base_key, start.base_sequence)
     return RunPlacement(
         space=space,
         space_key=space_key,
@@ -120,6 +125,7 @@ async def find_placement(tx: Transaction, space: SpaceId, space_key: int, new: N
         parent=parent,
         base=None if start.base_key is None else base,
         base_sequence=start.base_sequence,
+        cut_off_calls=cut_off_calls,
         may_start=await _base_has_ended(tx, base),
         position=_position_after(base),
     )
@@ -199,8 +205,6 @@ async def _check_base_sequence(tx: Transaction, thread: Row, base: Row, sequence
     message = await tx.one("message_at", thread_key=thread["thread_key"], sequence=sequence)
     if message is None or message["run_key"] != base["run_key"]:
         raise Invalid(f"run `{base['id']}` has no message {sequence}", field="base_sequence")
-    if unanswered_calls(await last_exchange(tx, base["run_key"], through=sequence)):
-        raise Invalid(f"message {sequence} separates a tool call from its result", field="base_sequence")
 
 
 def run_key_or_none(row: Row | None) -> int | None:

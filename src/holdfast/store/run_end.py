@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, IdTaken
 from holdfast.domain.events import Event, RunErrorEvent, RunFinished, ToolCallResult, decode_event
-from holdfast.domain.events.custom import PlanChanged, to_custom
+from holdfast.domain.events.custom import PlanChanged, step_changed, to_custom
 from holdfast.domain.events.messages import CancelledOutcome
 from holdfast.domain.ids import MessageId
 from holdfast.domain.inbox import InboxItem, decode_edit, decode_steering_message, is_from_person
@@ -19,9 +19,11 @@ from holdfast.domain.message import NewMessage, Role, unanswered_calls
 from holdfast.domain.plan import Plan
 from holdfast.domain.plan_edit import PlanEdit, apply_edits
 from holdfast.domain.run import Run, RunError, RunStatus
+from holdfast.domain.step import StepState
 from holdfast.domain.stream import STRUCTURAL_TYPES, StreamNormaliser
 from holdfast.ports.log import LogAppend, LogHead
 from holdfast.store.commit_rows import event_row, message_row
+from holdfast.store.conditions import RUN_EVENTS, note_occurrences, run_occurrence
 from holdfast.store.encoding import dump_json, dump_optional_json
 from holdfast.store.inbox import notify_parent, notify_subscribers, to_inbox_item
 from holdfast.store.messages import (
@@ -34,7 +36,7 @@ from holdfast.store.messages import (
 )
 from holdfast.store.notifications import notification_row
 from holdfast.store.run_rows import run_by_key, run_row_by_key
-from holdfast.store.run_state import inherit_values, values_of_run
+from holdfast.store.run_state import inherit_values, steps_of_run, values_of_run
 from holdfast.store.transaction import RetryTransaction, Row, Transaction
 
 _STRUCTURAL_EVENT_TYPES = dump_json(sorted(STRUCTURAL_TYPES))
@@ -133,6 +135,7 @@ async def _end_run(tx: Transaction, row: Row, end: RunEnd) -> Run:
     if head["lease_owner"] is None and head["queued_at"] is not None:
         await queue_dependent_runs(tx, [run_key])
     await tx.many("add_to_outbox", [notification_row(tx, row["space_key"], run, end.to, end.reason)])
+    await note_occurrences(tx, [(row["space_key"], run_occurrence(run, RUN_EVENTS[end.to]))])
     log_head = LogHead(space_id=run.space_id, run_id=run.id, status=end.to, last_event_seq=head["last_event_seq"])
     tx.hints.add(grown=LogAppend(head=log_head, events=closing, at=tx.now), ended=(run.space_id, run.id), news=True)
     return await run_by_key(tx, run_key)
@@ -159,7 +162,7 @@ async def _add_messages(tx: Transaction, row: Row, messages: Sequence[NewMessage
 async def _closing_events(
     tx: Transaction, run_key: int, run: Run, results: Sequence[NewMessage], plan: Plan | None, end: RunEnd
 ) -> list[Event]:
-    """Return the events that close the stream: results of the open calls, the plan if edited, then the end."""
+    """Return the events that close the stream: results and steps of open calls, the plan if edited, then the end."""
     logged = await structural_events(tx, run_key)
     stream = StreamNormaliser.resume(run.thread_id, run.id, logged, base_run_id=run.base_run_id)
     events: list[Event] = []
@@ -167,6 +170,10 @@ async def _closing_events(
         assert message.id is not None and message.tool_call_id is not None and isinstance(message.content, str)
         result = ToolCallResult(message_id=message.id, tool_call_id=message.tool_call_id, content=message.content)
         events += stream.feed(result, at=tx.now)
+    for step in await steps_of_run(tx, run_key):
+        if not step.state.settled:  # as `cut_off_started_steps` settles it
+            state = StepState.UNKNOWN if step.effectful else StepState.FAILED
+            events += stream.feed(to_custom(step_changed(replace(step, state=state))), at=tx.now)
     if plan is not None:
         events += stream.feed(to_custom(PlanChanged(items=plan.items)), at=tx.now)
     if end.to is RunStatus.CANCELLED:

@@ -9,15 +9,16 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.context import ContextSnapshot, ReadContext, SentRange, restore_context, text_digests
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import instant, maybe_instant
-from holdfast.domain.limits import Limits, Usage, check_budget, usd
+from holdfast.domain.limits import Limits, Usage, check_budget, check_overshoot, usd
 from holdfast.domain.message import Message
-from holdfast.domain.run import WaitsFor
-from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.run import RunStatus, WaitsFor
+from holdfast.domain.step import Lane, Step, StepKind, StepState
 from holdfast.domain.untrusted import TAINT_VALUE, read_taint
 from holdfast.store.commit_rows import PreparedCommit, usage_values
 from holdfast.store.encoding import load_json, load_limits
@@ -97,6 +98,7 @@ def _to_step(row: Row) -> Step:
         usage=None if row["usage"] is None else _usage_decoder.decode(row["usage"]),
         started_at=instant(row["started_at"]),
         settled_at=maybe_instant(row["settled_at"]),
+        lane=None if row["lane"] is None else Lane(row["lane"]),
     )
 
 
@@ -111,21 +113,23 @@ async def budget_keys_of_run(tx: Transaction, run_key: int) -> tuple[int, ...]:
 
 
 async def check_budgets(tx: Transaction, commits: Iterable[PreparedCommit]) -> None:
-    """Raise if a commit starts a model call and one of its budgets is used up."""
+    """Raise if a commit starts a model call and a budget is used up, or completes a run beyond its strict budget."""
     for commit in commits:
         for key in commit.lease.budget_keys if commit.starts_model_call else ():
             check_budget(*await _limits_and_spending(tx, key))
+        completes = commit.move is not None and commit.move.to is RunStatus.COMPLETED
+        if completes and commit.lease.run.limits.strict_token_budget and commit.lease.budget_keys:
+            check_overshoot(*await _limits_and_spending(tx, commit.lease.budget_keys[0]))
 
 
-async def add_spending(tx: Transaction, commits: Iterable[PreparedCommit]) -> None:
-    """Add the usage of commits to the budgets that they spend from."""
+async def add_spending(tx: Transaction, usages: Iterable[tuple[Lease, Usage | None]]) -> None:
+    """Add usage to the budgets that the runs of these leases spend from."""
     spent: dict[int, tuple[int, int | None]] = {}
-    for commit in commits:
-        usage = commit.commit.usage
-        if usage is None or not commit.lease.budget_keys:
+    for lease, usage in usages:
+        if usage is None or not lease.budget_keys:
             continue
         cost = usage_values(usage)[3]
-        for key in commit.lease.budget_keys:
+        for key in lease.budget_keys:
             tokens, before = spent.get(key, (0, 0))
             spent[key] = tokens + usage.total_tokens, None if before is None or cost is None else before + cost
     await tx.many("spend", [(tokens, cost, key) for key, (tokens, cost) in sorted(spent.items())])

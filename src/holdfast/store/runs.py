@@ -1,21 +1,15 @@
-"""Runs and their plans in SQL, for callers other than the worker: create, read, list, count, end, delete, edit."""
+"""Runs in SQL, for callers other than the worker: create, read, list, count, end, delete."""
 
+import os
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-from msgspec.structs import replace
-
-from holdfast.domain.errors import Conflict, Invalid, RunActive
+from holdfast.domain.errors import Invalid, RunActive
 from holdfast.domain.idempotency import check_idempotency_key
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
-from holdfast.domain.inbox import InboxKind, decode_edit
-from holdfast.domain.new_run import CreatedRun, NewRun, check_new_run
+from holdfast.domain.new_run import CreatedRun, NewRun, check_new_run, title_of
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
-from holdfast.domain.plan import Plan, PlanItem, find
-from holdfast.domain.plan_edit import AddPlanItem, PlanEdit, apply_edit, check_plan_edit
 from holdfast.domain.run import Run, RunError, RunStatus, check_move
-from holdfast.domain.thread import ThreadStatus, check_accepts_runs
 from holdfast.domain.timer import TimerClaim
 from holdfast.metrics.meters import Meters
 from holdfast.ports.queue import ActiveRunCounts
@@ -27,14 +21,13 @@ from holdfast.store.creation import (
     create_run,
     run_of_idempotency_key,
 )
-from holdfast.store.encoding import dump_json
-from holdfast.store.inbox import put_inbox_item, to_inbox_item
-from holdfast.store.run_end import PLAN_VALUE, RunEnd, end_run_trees, lock_run_trees, plan_with_edits, save_values
-from holdfast.store.run_rows import list_runs, run_key_of, run_row, to_run
+from holdfast.store.messages import to_messages
+from holdfast.store.recall_items import lock_indexes, remove_run
+from holdfast.store.run_end import RunEnd, end_run_trees, lock_run_trees
+from holdfast.store.run_rows import list_runs, run_by_key, run_key_of, run_row, to_run
 from holdfast.store.spaces import space_key
-from holdfast.store.threads import thread_row
 from holdfast.store.timers import settle_timer
-from holdfast.store.transaction import Database, RetryTransaction, Row, SqlPort, Transaction, reads, writes
+from holdfast.store.transaction import Database, RetryTransaction, SqlPort, Transaction, reads, writes
 
 
 class SqlRuns(SqlPort):
@@ -85,6 +78,11 @@ class SqlRuns(SqlPort):
     async def get_many(self, tx: Transaction, names: Sequence[tuple[SpaceId, RunId]]) -> list[Run]:
         """Return the named runs that exist."""
         return [to_run(row) for row in await tx.many("runs_named", list(dict.fromkeys(names)))]
+
+    @reads
+    async def newest_of_threads(self, tx: Transaction, names: Sequence[tuple[SpaceId, ThreadId]]) -> list[Run]:
+        """Return the newest run of each named thread that has one."""
+        return [to_run(row) for row in await tx.many("newest_runs", list(dict.fromkeys(names)))]
 
     @reads
     async def page(
@@ -147,6 +145,7 @@ class SqlRuns(SqlPort):
     async def delete(self, tx: Transaction, space: SpaceId, run: RunId) -> None:
         """Delete an ended run with its descendants."""
         key = await run_key_of(tx, space, run)
+        await lock_indexes(tx, await space_key(tx, space))
         tree = await tx.all("tree", run_key=key)
         await tx.lock(threads={row["thread_key"] for row in tree}, runs=[row["run_key"] for row in tree])
         await run_row(tx, space, run)
@@ -158,6 +157,8 @@ class SqlRuns(SqlPort):
                 raise RunActive(f"run `{run}` or one of its descendants is active: end it first", run_id=run)
         for row in reversed(locked):
             run_key = row["run_key"]
+            await _forget_title(tx, run_key, row["thread_key"])
+            await remove_run(tx, run_key)
             for statement in _DELETE_CONTENT_STATEMENTS:
                 await tx.run(statement, run_key=run_key)
             if await tx.all("runs_on_base", run_key=run_key):
@@ -165,6 +166,14 @@ class SqlRuns(SqlPort):
                 await tx.run("erase_head", run_key=run_key)
             else:
                 await _delete_row_and_tombstones(tx, run_key)
+
+
+async def _forget_title(tx: Transaction, run_key: int, thread_key: int) -> None:
+    """Remove the title of a thread if it was derived from a run that is deleted."""
+    run = await run_by_key(tx, run_key)
+    messages = to_messages(await tx.all("messages_of_run", run_key=run_key))
+    if (title := title_of(messages, input=run.input)) is not None:
+        await tx.run("forget_title", thread_key=thread_key, title=title)
 
 
 _DELETE_CONTENT_STATEMENTS: Final = (
@@ -227,50 +236,14 @@ class SqlRunCounts(SqlPort):
         return int(row["queued"])
 
 
-class SqlPlans(SqlPort):
-    """Implements `Plans`."""
+WRITE_CHECK_BYTES: Final = 16 * 1024
+"""Bytes of one check: more than the free rest of a page that a full disk may still have."""
 
-    @reads
-    async def of_run(self, tx: Transaction, space: SpaceId, run: RunId) -> Plan:
-        """Return the plan of a run."""
-        return await _current_plan(tx, await run_row(tx, space, run))
+
+class SqlStoreHealth(SqlPort):
+    """Implements `StoreHealth`."""
 
     @writes
-    async def edit(
-        self, tx: Transaction, space: SpaceId, thread: ThreadId, edit: PlanEdit, *, by: str | None = None
-    ) -> PlanItem:
-        """Edit the plan of a thread's newest run."""
-        check_plan_edit(edit)
-        key = (await thread_row(tx, space, thread))["thread_key"]
-        await tx.lock(threads=[key])  # so that no run is created on it meanwhile
-        check_accepts_runs(thread, ThreadStatus((await thread_row(tx, space, thread))["status"]))
-        run = await _lock_newest_run(tx, space, thread)
-        if isinstance(edit, AddPlanItem):
-            row = await tx.one("take_task_number", thread_key=key, step=tx.new_id("edit"))
-            assert row is not None
-            edit = replace(edit, task_id=row["number"])
-        plan = apply_edit(await _current_plan(tx, run), edit)
-        data = dump_json({PLAN_VALUE: msgspec.to_builtins(edit)})
-        if await put_inbox_item(tx, run["run_key"], kind=InboxKind.EDIT, data=data, created_by=by) is not None:
-            tx.hints.add(run=(space, run["id"]), queue=True)
-        else:  # the run has ended and reads no inbox: change its plan directly
-            await save_values(tx, run["run_key"], {}, plan)
-        return find(plan, edit.task_id)
-
-
-async def _lock_newest_run(tx: Transaction, space: SpaceId, thread: ThreadId) -> Row:
-    runs = await list_runs(tx, space, RunFilter(thread_id=thread), limit=1, cursor=None)
-    if not runs.items:
-        raise Conflict(f"thread `{thread}` has no run yet, and so no plan: start a run first")
-    newest = runs.items[0].id
-    await tx.lock(runs=[(await run_row(tx, space, newest))["run_key"]])
-    return await run_row(tx, space, newest)
-
-
-async def _current_plan(tx: Transaction, run: Row) -> Plan:
-    """Return the plan of a run, including the unread edits of an active run."""
-    if RunStatus(run["status"]).terminal:
-        return await plan_with_edits(tx, run, [])
-    items = map(to_inbox_item, await tx.all("inbox_of_run", run_key=run["run_key"]))
-    edits = filter(None, map(decode_edit, items))
-    return await plan_with_edits(tx, run, [edit.plan for edit in edits if edit.plan is not None])
+    async def check_write(self, tx: Transaction) -> None:
+        """Rewrite a row with random bytes, which no database compresses away."""
+        await tx.run("check_write", data=os.urandom(WRITE_CHECK_BYTES), now=tx.now)

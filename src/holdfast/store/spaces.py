@@ -1,15 +1,16 @@
-"""Spaces in SQL, with the API keys and the trusted tool definitions that belong to a space."""
+"""Spaces in SQL, with the API keys, the grants and the trusted tool definitions that belong to a space."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import UNSET
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import IdTaken, Invalid, RunActive
-from holdfast.domain.ids import ApiKeyId, SpaceId, check_client_id
-from holdfast.domain.instant import instant, maybe_instant, millis
+from holdfast.domain.errors import IdTaken, Invalid, NotFound, RunActive
+from holdfast.domain.ids import ApiKeyId, GrantId, InterruptId, RunId, SpaceId, check_client_id
+from holdfast.domain.instant import Instant, instant, maybe_instant, millis
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
+from holdfast.domain.permission import Grant
 from holdfast.domain.run import RunStatus
 from holdfast.domain.space import (
     MAX_SPACE_NAME_CHARS,
@@ -19,6 +20,7 @@ from holdfast.domain.space import (
     Space,
     SpacePatch,
     StoredApiKey,
+    Ticket,
     check_new_api_key,
 )
 from holdfast.domain.validation import check_text
@@ -37,6 +39,15 @@ _DELETE_STATEMENTS: Final = (
     "drop_files_of_space",
     "drop_blobs_of_space",
     "drop_timers_of_space",
+    "drop_usage_of_space",
+    "drop_firings_of_space",
+    "drop_schedules_of_space",
+    "drop_daemons_of_space",
+    "drop_reminder_terms_of_space",
+    "drop_conditions_of_space",
+    "drop_reminders_of_space",
+    "drop_deliveries_of_space",
+    "drop_webhooks_of_space",
     "drop_budgets_of_space",
     "drop_contexts_of_space",
     "drop_subscriptions_of_space",
@@ -44,11 +55,28 @@ _DELETE_STATEMENTS: Final = (
     "drop_task_numbers_of_space",
     "drop_outbox_of_space",
     "drop_notifications_of_space",
-    "drop_keys_of_space",
     "drop_key_bindings_of_space",
+    "drop_grants_of_space",
     "drop_runs_of_space",
     "drop_run_ids_of_space",
     "drop_idempotency_keys_of_space",
+    "drop_keyed_requests_of_space",
+    "drop_postings_of_space",
+    "drop_terms_of_space",
+    "drop_items_of_space",
+    "drop_cursors_of_space",
+    "drop_indexes_of_space",
+    "drop_documents_of_space",
+    "drop_memory_versions_of_space",
+    "drop_memory_sources_of_space",
+    "drop_memory_edges_of_space",
+    "drop_entities_of_space",
+    "drop_memories_of_space",
+    "drop_skill_versions_of_space",
+    "drop_skill_files_of_space",
+    "drop_skill_revisions_of_space",
+    "drop_skills_of_space",
+    "drop_memory_space",
     "drop_threads_of_space",
     "drop_space",
 )
@@ -100,13 +128,14 @@ class SqlSpaces(SqlPort):
 
     @writes
     async def delete(self, tx: Transaction, space: SpaceId) -> None:
-        """Delete a space with everything in it."""
+        """Delete a space with everything in it, and revoke the keys that open no other."""
         key = (await find_row(tx, "lock_space", "space", id=space))["space_key"]
         live = await tx.one("live_run_of_space", space_key=key)
         if live is not None:
             stopping = RunStatus(live["status"]).terminal
             remedy = "its worker is still stopping: try again in a moment" if stopping else "cancel it first"
             raise RunActive(f"run `{live['id']}` of the space is {live['status']}: {remedy}", run_id=live["id"])
+        await tx.run("revoke_keys_of_space", space_key=key, now=tx.now)
         for statement in _DELETE_STATEMENTS:
             await tx.run(statement, space_key=key)
 
@@ -195,6 +224,105 @@ async def _to_api_key(tx: Transaction, row: Row) -> ApiKey:
         expires_at=maybe_instant(row["expires_at"]),
         revoked_at=maybe_instant(row["revoked_at"]),
     )
+
+
+class SqlGrants(SqlPort):
+    """Implements `Grants`."""
+
+    @reads
+    async def page(
+        self, tx: Transaction, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
+    ) -> Page[Grant]:
+        """Return grants, newest first."""
+        check_page_size(limit)
+        (before,) = parse_cursor(cursor, first_page=[2**62])
+        rows = await tx.all("list_grants", space_key=await space_key(tx, space), before=before, limit=limit + 1)
+        return to_page(rows, limit, value=_to_grant, cursor=lambda row: str(row["grant_key"]))
+
+    @reads
+    async def in_force(self, tx: Transaction, space: SpaceId) -> dict[str, list[str]]:
+        """Return the rules in force, by agent."""
+        rules: dict[str, list[str]] = {}
+        for row in await tx.all("grants_in_force", space_key=await space_key(tx, space)):
+            rules.setdefault(row["agent"], []).append(row["rule"])
+        return rules
+
+    @writes
+    async def revoke(self, tx: Transaction, space: SpaceId, grant: GrantId, *, by: str | None = None) -> Grant:
+        """Revoke a grant."""
+        row = await find_row(tx, "grant", "grant", space=space, id=grant)
+        revoked = await tx.one("revoke_grant", grant_key=row["grant_key"], by=by, now=tx.now)
+        return _to_grant(revoked or await find_row(tx, "grant", "grant", space=space, id=grant))
+
+
+async def add_grants(
+    tx: Transaction,
+    space_key: int,
+    *,
+    agents: Sequence[str],
+    rules: Sequence[str],
+    run: RunId,
+    interrupt: InterruptId,
+    by: str | None,
+) -> None:
+    """Grant rules to agents, in the transaction that settles the approval."""
+    for agent in agents:
+        for rule in rules:
+            await tx.run(
+                "add_grant",
+                space_key=space_key,
+                id=tx.new_id("grt"),
+                agent=agent,
+                rule=rule,
+                run_id=run,
+                interrupt_id=interrupt,
+                created_by=by,
+                now=tx.now,
+            )
+
+
+def _to_grant(row: Row) -> Grant:
+    return Grant(
+        id=row["id"],
+        agent=row["agent"],
+        rule=row["rule"],
+        run_id=row["run_id"],
+        interrupt_id=row["interrupt_id"],
+        created_by=row["created_by"],
+        created_at=instant(row["created_at"]),
+        revoked_by=row["revoked_by"],
+        revoked_at=maybe_instant(row["revoked_at"]),
+    )
+
+
+class SqlTickets(SqlPort):
+    """Implements `Tickets`."""
+
+    @writes
+    async def create(self, tx: Transaction, secret_hash: bytes, ticket: Ticket, *, now: Instant) -> None:
+        """Store a ticket, and delete expired ones."""
+        await tx.run("drop_expired_tickets", now=millis(now))
+        await tx.run(
+            "add_ticket",
+            secret_hash=secret_hash,
+            path=ticket.path,
+            api_key_id=ticket.api_key_id,
+            principal=dump_json(ticket.principal),
+            expires_at=millis(ticket.expires_at),
+        )
+
+    @reads
+    async def find(self, tx: Transaction, secret_hash: bytes) -> Ticket:
+        """Return a ticket."""
+        row = await tx.one("ticket", secret_hash=secret_hash)
+        if row is None:
+            raise NotFound("there is no such ticket")
+        return Ticket(
+            path=row["path"],
+            api_key_id=row["api_key_id"],
+            principal=load_json(row["principal"]),
+            expires_at=instant(row["expires_at"]),
+        )
 
 
 class SqlToolTrust(SqlPort):

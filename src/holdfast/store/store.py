@@ -2,18 +2,30 @@
 
 from holdfast.metrics.meters import Meters
 from holdfast.store.artifacts import SqlArtifacts, SqlFiles
+from holdfast.store.forgetting import SqlForgetting
 from holdfast.store.inbox import SqlInbox, SqlSubscriptions
 from holdfast.store.interrupts import SqlInterrupts
 from holdfast.store.journal import SqlEventLog, SqlJournal
 from holdfast.store.leases import SqlLeases
+from holdfast.store.memories import SqlMemories
+from holdfast.store.memory_archive import SqlMemoryArchive
+from holdfast.store.memory_graph import SqlMemoryGraph
 from holdfast.store.messages import SqlMessages
 from holdfast.store.notifications import SqlNotifications
+from holdfast.store.plans import SqlPlans
+from holdfast.store.recall_index import SqlRecallIndex
+from holdfast.store.reminders import SqlReminders
+from holdfast.store.requests import SqlKeyedRequests
 from holdfast.store.run_state import SqlContexts, SqlSteps, SqlValues
-from holdfast.store.runs import SqlPlans, SqlRunCounts, SqlRuns
-from holdfast.store.spaces import SqlApiKeys, SqlSpaces, SqlToolTrust
+from holdfast.store.runs import SqlRunCounts, SqlRuns, SqlStoreHealth
+from holdfast.store.schedules import SqlSchedules
+from holdfast.store.skills import SqlSkills
+from holdfast.store.spaces import SqlApiKeys, SqlGrants, SqlSpaces, SqlTickets, SqlToolTrust
 from holdfast.store.threads import SqlThreads
 from holdfast.store.timers import SqlTimers
 from holdfast.store.transaction import Database
+from holdfast.store.usage import SqlUsageLedger
+from holdfast.store.webhooks import SqlWebhooks
 
 
 class Store:
@@ -37,8 +49,21 @@ class Store:
         self.contexts = SqlContexts(database)
         self.artifacts = SqlArtifacts(database)
         self.files = SqlFiles(database)
+        self.memories = SqlMemories(database)
+        self.memory_archive, self.memory_graph = SqlMemoryArchive(database), SqlMemoryGraph(database)
+        self.recall_index = SqlRecallIndex(database)
+        self.forgetting = SqlForgetting(database)
         self.timers = SqlTimers(database)
+        self.schedules = SqlSchedules(database)
+        self.reminders = SqlReminders(database)
+        self.webhooks = SqlWebhooks(database)
+        self.skills = SqlSkills(database)
         self.api_keys = SqlApiKeys(database)
+        self.grants = SqlGrants(database)
+        self.tickets = SqlTickets(database)
         self.notifications = SqlNotifications(database)
         self.tool_trust = SqlToolTrust(database)
         self.run_counts = SqlRunCounts(database)
+        self.usage = SqlUsageLedger(database)
+        self.health = SqlStoreHealth(database)
+        self.requests = SqlKeyedRequests(database, lambda joined: Store(joined, meters=counts))

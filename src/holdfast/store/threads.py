@@ -21,6 +21,7 @@ from holdfast.domain.thread import (
     check_thread_patch,
 )
 from holdfast.store.encoding import dump_json, load_json, parse_cursor, to_page
+from holdfast.store.recall_items import lock_indexes, remove_thread
 from holdfast.store.spaces import lock_space_shared, space_key
 from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
 
@@ -69,6 +70,7 @@ class SqlThreads(SqlPort):
             status=where.status and where.status.value,
             agent_type=where.agent_type,
             title=casefold_title(where.title),
+            children=int(where.children),
             limit=limit + 1,
         )
         return to_page(
@@ -82,7 +84,10 @@ class SqlThreads(SqlPort):
     async def update(self, tx: Transaction, space: SpaceId, thread: ThreadId, patch: ThreadPatch) -> Thread:
         """Change the fields that `patch` sets."""
         check_thread_patch(patch)
-        key = (await thread_row(tx, space, thread))["thread_key"]
+        found = await thread_row(tx, space, thread)
+        key = found["thread_key"]
+        if patch.status is ThreadStatus.DELETED:
+            await lock_indexes(tx, found["space_key"])
         await tx.lock(threads=[key])
         row = await thread_row(tx, space, thread)
         if row["status"] == ThreadStatus.DELETED:
@@ -91,6 +96,8 @@ class SqlThreads(SqlPort):
         if live is not None:
             message = f"run `{live['id']}` of the thread is {live['status']}: cancel it first"
             raise RunActive(message, run_id=live["id"])
+        if patch.status is ThreadStatus.DELETED:
+            await remove_thread(tx, key, again=False)
         return to_thread(await tx.one("update_thread", thread_key=key, **_patched_values(row, patch)) or row, space)
 
 

@@ -1,9 +1,10 @@
 """Timers in SQL."""
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
-from holdfast.domain.errors import Conflict, IdTaken, LeaseLost
+from holdfast.domain.errors import Conflict, HoldfastError, IdTaken, LeaseLost
 from holdfast.domain.ids import OwnerId, RunId, SpaceId, TimerId
 from holdfast.domain.instant import Instant, Millis, instant, maybe_instant, millis
 from holdfast.domain.page import check_page_size
@@ -12,7 +13,12 @@ from holdfast.domain.timer import NewTimer, Timer, TimerClaim, TimerState, check
 from holdfast.store.encoding import dump_optional_json, load_optional_json
 from holdfast.store.run_rows import run_key_of
 from holdfast.store.spaces import lock_space_shared
-from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
+from holdfast.store.transaction import Batch, Row, SqlPort, Transaction, find_row, reads, writes
+
+CLOCK_NOTE_INTERVAL_MS: Final = 2_000
+"""Milliseconds between two notes of the clock while something waits; a wait is late by at most this after a step."""
+CLOCK_STEP_TOLERANCE_MS: Final = 1_000
+"""Steps back that are shorter are ignored."""
 
 
 class SqlTimers(SqlPort):
@@ -64,11 +70,36 @@ class SqlTimers(SqlPort):
         if (await find_row(tx, "timer", "timer", space=space, id=timer))["state"] == TimerState.FIRED:
             raise Conflict(f"timer `{timer}` has fired")
 
+    async def follow_clock(self) -> timedelta:
+        """Shift what waits for the end of a duration if the clock went back."""
+        row = await self._database.read(lambda tx: tx.one("clock_state", now=tx.lease_now))
+        assert row is not None
+        seen_at = 0 if row["seen_at"] is None else row["seen_at"]
+        if row["now"] >= seen_at and not (row["waits"] and row["now"] >= seen_at + CLOCK_NOTE_INTERVAL_MS):
+            return timedelta()
+        return await self._database.submit_to_batch(_CLOCK_BATCH, None)
+
     @reads
     async def next_due(self, tx: Transaction) -> Instant | None:
         """Return when the next timer is due."""
         row = await tx.one("next_due", now=tx.lease_now)
         return None if row is None else maybe_instant(row["due_at"])
+
+
+async def _follow_clock(tx: Transaction, callers: Sequence[None]) -> list[timedelta | HoldfastError]:
+    row = await tx.one("note_clock", now=tx.lease_now)
+    assert row is not None
+    by = row["went_back"]
+    if by < CLOCK_STEP_TOLERANCE_MS:
+        return [timedelta() for _ in callers]
+    for statement in ("shift_timers", "shift_heads", "shift_interrupts", "shift_tickets"):
+        await tx.run(statement, by=by)
+    tx.hints.add(timers=True, queue=True, delayed=True)
+    return [timedelta(milliseconds=by) for _ in callers]
+
+
+# Not durable: a note that a power failure loses is made again.
+_CLOCK_BATCH: Final = Batch(key=lambda caller: caller, apply=_follow_clock, durable=False)
 
 
 async def settle_timer(tx: Transaction, claim: TimerClaim, *, next_due: Millis | None = None) -> None:
@@ -80,11 +111,18 @@ async def settle_timer(tx: Transaction, claim: TimerClaim, *, next_due: Millis |
 
 
 def timer_values(
-    tx: Transaction, new: NewTimer, timer_id: TimerId | None = None, *, space: int, run_key: int | None
+    tx: Transaction,
+    new: NewTimer,
+    timer_id: TimerId | None = None,
+    *,
+    space: int,
+    run_key: int | None,
+    clock_offset: int = 0,
 ) -> tuple[Any, ...]:
-    """Return the values of the statement `add_timers` for a timer."""
+    """Return the values of the statement `add_timers` for a timer; `clock_offset` is added to its due time."""
     timer_id = timer_id or new.id or TimerId(tx.new_id("tmr"))
-    return space, run_key, timer_id, new.kind, millis(new.due_at), dump_optional_json(new.data), tx.now
+    due_at = millis(new.due_at) + clock_offset
+    return space, run_key, timer_id, new.kind, due_at, dump_optional_json(new.data), tx.now
 
 
 async def _lock_active_run(tx: Transaction, space: SpaceId, run: RunId) -> int:

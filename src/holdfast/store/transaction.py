@@ -148,8 +148,40 @@ class Database(Protocol):
         `enqueues` means the same as in `Batch`.
         """
 
+    async def write_and_scrub(self, operation: Operation[T]) -> T:
+        """Run `operation` in a transaction, then remove what it deleted from the files of a local database.
+
+        A server's database is vacuumed: its files and its log may hold deleted bytes for a while.
+        """
+
     def submit_to_batch(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
         """Apply `item` together with other waiting items of `batch`; it succeeds or fails alone."""
+
+
+class JoinedDatabase:
+    """Runs operations in a transaction that is open already, so that several ports can share it."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+
+    async def read(self, operation: Operation[T], *, quick: bool = False) -> T:
+        """Run `operation` in the transaction."""
+        return await operation(self._tx)
+
+    async def write(self, operation: Operation[T], *, enqueues: bool = False) -> T:
+        """Run `operation` in the transaction."""
+        return await operation(self._tx)
+
+    async def write_and_scrub(self, operation: Operation[T]) -> T:
+        """Refuse: the files can be scrubbed only after the transaction."""
+        raise RuntimeError("a joined transaction cannot scrub the files of its database")
+
+    async def submit_to_batch(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> BatchResult:
+        """Apply `item` alone, in the transaction."""
+        (outcome,) = await batch.apply(self._tx, [item])
+        if isinstance(outcome, HoldfastError):
+            raise outcome
+        return outcome
 
 
 class RetryTransaction(Exception):
@@ -172,6 +204,18 @@ async def find_row(tx: Transaction, statement: str, noun: str, /, **parameters: 
     if row is None:
         raise NotFound(f"there is no {noun} `{parameters['id']}`", id=parameters["id"])
     return row
+
+
+async def store_time(tx: Transaction) -> Millis:
+    """Return the time by the clock that leases, timers and expiries are measured by.
+
+    A duration counts from this time, and not from the clock of the process, which may be another one.
+    """
+    if tx.lease_now is not None:
+        return tx.lease_now
+    row = await tx.one("store_time", now=None)
+    assert row is not None
+    return Millis(row["now"])
 
 
 class SqlPort:

@@ -82,6 +82,7 @@ class _TracedJournal:
         self.open = journal.open
         self.history = journal.history
         self.inbox = journal.inbox
+        self.charge_ended = journal.charge_ended
         self.next_task_id = journal.next_task_id
 
     async def commit(self, commit: Commit) -> Committed:

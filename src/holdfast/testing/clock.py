@@ -15,6 +15,10 @@ class HeldClock:
         """Return the current time of the clock."""
         return Millis(self._at)
 
+    def step_back(self, duration: timedelta) -> None:
+        """Set the clock back, as a correction of a machine's clock does."""
+        self._at -= duration // timedelta(milliseconds=1)
+
     def tick(self, duration: timedelta) -> None:
         """Move the clock forward."""
         self._at += duration // timedelta(milliseconds=1)

@@ -18,12 +18,14 @@ from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.limits import check_depth, child_limits
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
+from holdfast.domain.permission import inherited_rights
 from holdfast.domain.run import Mode, Priority, RunStatus
 from holdfast.domain.thread import NewThread, derive_title
 from holdfast.domain.tool import ToolSpec
 from holdfast.domain.validation import check_text
+from holdfast.domain.working_folder import check_working_folder
 from holdfast.tools.content import did_you_mean
-from holdfast.tools.permissions.policy import inherited_rights, values_for_child
+from holdfast.tools.permissions.policy import values_for_child
 from holdfast.tools.tool import ChildEnded, Preempted, ResumeCause, ToolContext, ToolResult
 from holdfast.tools.typed_tool import unexpected_resume
 
@@ -45,8 +47,9 @@ class WorkspaceSpawner:
     async def child(self, call: ToolContext, *, agent: str, input: str, mode: Mode, priority: Priority) -> NewRun:
         """Return the child run for `call`, with ids that derive from its key.
 
-        An agent that does not exist, or that the run may not spawn, raises `NotFound`; one that is not enabled for
-        that mode, `Conflict`; one that would be nested too deeply, `SpawnLimit`.
+        An agent that does not exist, or that the run may not spawn, raises `NotFound`; one that is not enabled for that
+        mode, or whose working folder the space may not use, `Conflict`; one that would be nested too deeply,
+        `SpawnLimit`.
         """
         check_depth(call.run.limits, len(inherited_rights(call.values)))
         agents = await self._agents(call.lease)
@@ -55,6 +58,7 @@ class WorkspaceSpawner:
             hint = did_you_mean(agent, [each.name for each in agents])
             raise NotFound(f"there is no agent `{agent}` that this run may spawn{hint}", agent=agent)
         check_mode(found, mode)
+        check_working_folder(found, call.run.space_id)
         text = check_text(input, field="input", max_chars=MAX_CHILD_INPUT_CHARS)
         return NewRun(
             id=child_run_id(call),
@@ -67,7 +71,7 @@ class WorkspaceSpawner:
             parent_run_id=call.run.id,
             priority=priority,
             limits=child_limits(call.run.limits, found.limits),
-            values=values_for_child(call.agent, call.values),
+            values=values_for_child(call.agent, call.values, folder=call.working_folder),
             created_by=call.run.created_by,
         )
 

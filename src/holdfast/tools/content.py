@@ -10,10 +10,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.domain.artifact import NewArtifact
+from holdfast.domain.artifact import DEFAULT_MEDIA_TYPE, NewArtifact
 from holdfast.domain.content import Json
 from holdfast.domain.events.custom import ArtifactCreated
-from holdfast.domain.ids import ArtifactId
 
 # Databases reject NUL, and encoders reject half of a surrogate pair.
 _UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
@@ -38,18 +37,21 @@ def sanitize(content: Json) -> Json:
 
 
 FIRST_ARTIFACT_VERSION: Final = 1
-"""An artifact id belongs to one call, so it has no earlier version."""
+"""An artifact id that derives from a call has no earlier version."""
 
 
-def artifact_created_event(artifact_id: ArtifactId, new: NewArtifact) -> ArtifactCreated:
-    """Return the event for a new artifact with content."""
+def artifact_created_event(
+    new: NewArtifact, *, version: int = FIRST_ARTIFACT_VERSION, size: int | None = None
+) -> ArtifactCreated:
+    """Return the event for a new artifact, which has an id; `size` is that of its file, if it has one."""
+    assert new.id is not None
     return ArtifactCreated(
-        artifact_id=artifact_id,
+        artifact_id=new.id,
         type=new.type,
         title=new.title,
-        version=FIRST_ARTIFACT_VERSION,
-        media_type=new.media_type,
-        size=len((new.content or "").encode()),
+        version=version,
+        media_type=new.media_type or DEFAULT_MEDIA_TYPE,
+        size=len((new.content or "").encode()) if size is None else size,
     )
 
 

@@ -46,7 +46,8 @@ CORE_TOOLS: Final = frozenset(
         "write_file",
     }
 )
-DEFAULT_VISIBLE_TOOLS: Final = 40
+DEFAULT_VISIBLE_TOOLS: Final = 64
+"""Enough for all built-in tools and a dozen of the agent's own, which it would not see otherwise."""
 
 
 class ToolExposure(msgspec.Struct, frozen=True, kw_only=True):

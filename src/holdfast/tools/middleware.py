@@ -36,7 +36,7 @@ async def validate_arguments(
 ) -> ToolResult:
     """Fail a call whose arguments do not match the schema, without running the tool."""
     try:
-        check_arguments(spec, arguments)
+        await check_arguments(spec, arguments)
     except Invalid as error:
         return _error_result(error)
     return await call_next()
@@ -111,7 +111,7 @@ async def limit_output(
         result,
         content=_truncate_middle(text, output_artifact_id(call), limit=spec.output_limit),
         artifacts=[*result.artifacts, artifact],
-        events=[*result.events, artifact_created_event(output_artifact_id(call), artifact)],
+        events=[*result.events, artifact_created_event(artifact)],
     )
 
 

@@ -1,6 +1,7 @@
 """The tool registry: the catalog of all tools, and the toolset of one agent."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 from holdfast.domain.content import Json
@@ -58,6 +59,11 @@ class Toolset:
             offline=self._offline.values(),
             exposure=self._exposure,
         )
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of every tool that the agent may use."""
+        return frozenset(self._tools)
 
     def all(self) -> list[Tool]:
         """Return every tool that the agent may use."""

@@ -3,9 +3,9 @@
     run ──► ToolResult ─────────────────────────────► settled with its effects, in one commit
       └───► ToolResult with a `wait` ··· ResumeCause ──► resume ──► ToolResult
 
-A tool never writes to the store. It returns the effects it wants (values, events, artifacts, children), and they are
-applied in the commit that settles the call, or not at all. Ids of created objects derive from the key of the call, so
-nothing is created twice.
+A tool never writes to the store. It returns the effects it wants (values, events, artifacts, memories, children), and
+they are applied in the commit that settles the call, or not at all. Ids of created objects derive from the key of the
+call, so nothing is created twice.
 
 Middleware sees every call before the tool runs and every result after it, including calls resumed after a wait. A
 wrapped resumable tool stays resumable.
@@ -23,13 +23,15 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events import ActivityEvent
 from holdfast.domain.events.custom import HoldfastEvent
-from holdfast.domain.ids import MessageId, RunId, TimerId, ToolCallId
+from holdfast.domain.ids import ArtifactId, MessageId, RunId, TimerId, ToolCallId
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import NewInterrupt
+from holdfast.domain.memory import NewMemory
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.plan import Boundary
 from holdfast.domain.run import Run, RunError, RunStatus
 from holdfast.domain.tool import ToolSpec
+from holdfast.domain.working_folder import working_folder
 
 
 class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +52,18 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """The current values of the run."""
     next_task_id: Callable[[], Awaitable[int]]
     """Reserves the next plan item number of the thread."""
+    tool_names: Callable[[], frozenset[str]] = frozenset
+    """Returns the names of the tools that the agent may use."""
+    skill_folders: Sequence[str] = ()
+    """Folders of active skills, which commands may read."""
     pending_children: int = 0
     """Children that other calls add in the next commit."""
+    pending_artifacts: Sequence[ArtifactId | None] = ()
+    """Ids of the artifacts that other calls add in the next commit."""
+    pending_memories: Sequence[NewMemory] = ()
+    """Memories that other calls add in the next commit."""
+    user_message_id: MessageId | None = None
+    """The latest message of the user."""
     emit_activity: Callable[[ActivityEvent], None] = lambda event: None
     """Shows progress to people while the call runs; for a transactional tool, when it settles."""
 
@@ -59,6 +71,11 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     def run(self) -> Run:
         """The run as it was claimed."""
         return self.lease.run
+
+    @property
+    def working_folder(self) -> str:
+        """The working folder of the run."""
+        return working_folder(self.run, self.agent, self.values)
 
 
 class InterruptWait(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +113,10 @@ class InterruptResolved(msgspec.Struct, frozen=True, kw_only=True):
     response: Json
     by: str | None = None
     expired: bool = False
+    message_id: MessageId | None = None
+    """The id that a client gave the message of its result."""
+    granted: Sequence[str] = ()
+    """The rules that the response granted."""
 
 
 class ChildEnded(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,11 +162,14 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """It is not known whether the effect happened: only for a `failed` call of an effectful tool."""
     untrusted: str | None = None
     """The source of the content if others wrote it, such as `web:example.com`; it taints the run."""
+    taint: Sequence[str] = ()
+    """Untrusted sources behind the content, beside `untrusted`: what a memory's author had read taints its reader."""
     values: Mapping[str, Json] = {}
     """New values of the run, each replaced as a whole: `plan`, `todo`, `tools`."""
     revisions: Mapping[str, Callable[[Json], Json]] = {}
     """Functions that compute a value from its current one when the call settles, since calls may run in parallel."""
     artifacts: Sequence[NewArtifact] = ()
+    memories: Sequence[NewMemory] = ()
     events: Sequence[HoldfastEvent] = ()
     children: Sequence[NewRun] = ()
     wait: ToolWait | None = None

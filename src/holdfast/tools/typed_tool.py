@@ -21,6 +21,7 @@ from holdfast.domain.tool import (
     check_tool_spec,
 )
 from holdfast.tools.arguments import parse_arguments
+from holdfast.tools.python_types import inline_refs
 from holdfast.tools.tool import ResumeCause, ToolContext, ToolResult
 
 
@@ -65,43 +66,11 @@ def parameters_schema(arguments: type[msgspec.Struct]) -> dict[str, Json]:
         (root,), definitions = msgspec.json.schema_components([arguments])
     except TypeError as exc:
         raise Invalid(f"`{arguments.__name__}` has no JSON Schema: {exc}", field="parameters") from exc
-    schema = _inline_refs(root, definitions, ancestors=())
+    schema = inline_refs(root, definitions)
     schema.pop("description", None)  # it is the description of the tool
     for problem in _schema_problems(schema, path=arguments.__name__):
         raise Invalid(problem, field="parameters")
     plain: dict[str, Json] = msgspec.json.decode(msgspec.json.encode(schema))  # a default may be any Python value
-    return plain
-
-
-def _inline_refs(
-    schema: Mapping[str, Json], definitions: Mapping[str, Json], *, ancestors: tuple[str, ...]
-) -> dict[str, Json]:
-    """Return `schema` with references replaced by their definitions: not every provider follows references."""
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        if name in ancestors:
-            raise Invalid(f"`{name}` contains itself: parameters of a tool cannot be recursive", field="parameters")
-        target = _inline_refs(definitions[name], definitions, ancestors=(*ancestors, name))
-        return target | {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
-    plain: dict[str, Json] = {}
-    for keyword, value in schema.items():
-        match keyword, value:
-            case (("title" | "discriminator"), _) | ("required", []):
-                continue  # models do not use them, and a discriminator refers to definitions
-            case "properties", dict():
-                value = {name: _inline_refs(part, definitions, ancestors=ancestors) for name, part in value.items()}
-            case (("items" | "additionalProperties" | "propertyNames"), dict()):
-                value = _inline_refs(value, definitions, ancestors=ancestors)
-            case (("anyOf" | "prefixItems"), list()):
-                value = [_inline_refs(part, definitions, ancestors=ancestors) for part in value]
-            case _:
-                pass
-        plain[keyword] = value
-    # Optional in JSON Schema, but some providers require them.
-    if plain.get("type") == "array" and "items" not in plain:
-        return plain | {"items": {}}
-    if "type" not in plain and all(isinstance(option, str) for option in plain.get("enum", [None])):
-        return {"type": "string"} | plain
     return plain
 
 

@@ -3,21 +3,24 @@
 Files are checked for changes when an agent is requested, in the caller's thread.
 """
 
+import logging
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Annotated, Final, TypeAlias
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
 from holdfast.domain.agent import (
-    DEFAULT_WORKING_FOLDER,
     Agent,
+    DaemonSettings,
+    MemorySettings,
     ModeSettings,
     Permissions,
     TaintPolicy,
@@ -25,24 +28,32 @@ from holdfast.domain.agent import (
     UnknownOutcome,
     check_agent_name,
 )
+from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, NotFound, Unavailable
 from holdfast.domain.limits import Limits
 from holdfast.domain.mcp_server import McpServer, McpServerName
-from holdfast.domain.working_path import FolderName
+from holdfast.domain.skill import ContractPolicy, SkillName
+from holdfast.domain.validation import ValidationMessage
+from holdfast.domain.working_path import WorkingFolderName, is_outside_workspace
 from holdfast.ports.workspace import BrokenAgent
+from holdfast.tools.content import did_you_mean
+from holdfast.tools.json_schema import compile_schema
 from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.grants import FolderGrants
-from holdfast.workspace.json_files import SchemaUrl, check_rules, decode_json
+from holdfast.workspace.json_files import SchemaUrl, check_rules, decode_json, raise_invalid_key
 from holdfast.workspace.reload import Monotonic, PollThrottle, WatchedFiles
 from holdfast.workspace.settings import Settings, with_defaults
+from holdfast.workspace.skills import SKILLS_FOLDER, KnownSkills
 from holdfast.workspace.text_files import file_name, printable, raise_invalid_file, read_optional_text, read_text
 
 AGENT_FILE_NAMES: Final = ("agent.json", "AGENT.md", "SOUL.md")
 """The files that define an agent; other files in its folder are ignored."""
+HEARTBEAT_FOLDER: Final = "heartbeats"
 MAX_MODELS: Final = 8
 MAX_DESCRIPTION_CHARS: Final = 2_000
 
+_log: Final = logging.getLogger("holdfast.workspace")
 _MODEL_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,63}:[^\x00-\x1f]{1,256}\Z"
 _MODEL_EXPECTED: Final = "`provider:name`, such as `openai:gpt-5` or `scripted:script.json`"
 
@@ -55,13 +66,6 @@ ToolNamePattern: TypeAlias = Annotated[
     Meta(
         pattern=r"^([A-Za-z_][A-Za-z0-9_-]{0,63}\*?|\*)\Z",
         extra={"expected": "the name of a tool, such as `ask_user`, or a prefix, such as `plan_*`"},
-    ),
-]
-SkillName: TypeAlias = Annotated[
-    str,
-    Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z",
-        extra={"expected": "1 to 64 letters, digits, `_` or `-`, beginning with a letter or a digit"},
     ),
 ]
 Description: TypeAlias = Annotated[
@@ -85,7 +89,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = ""
     chat: Annotated[ModeSettings, Meta(description="Conversations with a person.")] = ModeSettings()
     task: Annotated[ModeSettings, Meta(description="Tasks without a conversation.")] = ModeSettings()
-    daemon: Annotated[ModeSettings, Meta(description="Work on a schedule.")] = ModeSettings(enabled=False)
+    daemon: Annotated[DaemonSettings, Meta(description="Work on a schedule.")] = DaemonSettings(enabled=False)
     tools: Annotated[list[ToolNamePattern], Meta(description="The tools that the agent may use.")] = []
     tools_shown: Annotated[
         Annotated[int, Meta(ge=1, le=1000)] | None,
@@ -110,20 +114,66 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Annotated[float, Meta(ge=0, le=2)] | None, Meta(description="The sampling temperature of the model.")
     ] = None
     thinking: Annotated[ThinkingLevel | None, Meta(description="The reasoning effort of the model.")] = None
+    output: Annotated[
+        dict[str, Json] | None,
+        Meta(description="The JSON Schema that the final answer of each run must match; by default it is any text."),
+    ] = None
     mcp_servers: Annotated[
         dict[McpServerName, McpServer], Meta(description="MCP servers whose tools the agent may use, by name.")
     ] = {}
-    skills: Annotated[list[SkillName], Meta(description="Skills that are active from the start.")] = []
+    skills: Annotated[
+        Literal["*", "auto"] | list[SkillName],
+        Meta(
+            description="Skills: a list of names that are always active, `auto` for those that fit the request, or `*` "
+            "for all."
+        ),
+    ] = []
+    contract: Annotated[
+        ContractPolicy,
+        Meta(description="When the contract of an active skill is not kept: record it, or tell the model first."),
+    ] = ContractPolicy.RECORD
+    memory: Annotated[
+        MemorySettings | None,
+        Meta(description="What the agent is reminded of, and what is kept of its runs; by default nothing is."),
+    ] = None
     working_folder: Annotated[
-        FolderName, Meta(description="The root of its file tools: a folder of the workspace, but not a reserved one.")
-    ] = DEFAULT_WORKING_FOLDER
+        WorkingFolderName | None,
+        Meta(
+            description="The folder of its file tools and commands, one per space: a folder of the workspace that is "
+            "not a reserved one, or an absolute path that settings.json lists; by default `files` in the default "
+            "space, and a folder per thread in others."
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         if isinstance(self.model, str) and re.match(_MODEL_PATTERN, self.model) is None:
             raise Invalid(f"expected {_MODEL_EXPECTED}", field="model")
+        if any(re.match(_MODEL_PATTERN, model) is None for model in self.distillers):
+            raise Invalid(f"expected {_MODEL_EXPECTED}", field="memory.distil.model")
+
+    @property
+    def distillers(self) -> list[str]:
+        """The model that distils its runs, if it is not the agent's own."""
+        distil = None if self.memory is None else self.memory.distillation
+        return [] if distil is None or distil.model is None else [distil.model]
+
+    @property
+    def models(self) -> list[str]:
+        """The model, then its fallbacks."""
+        return [self.model] if isinstance(self.model, str) else self.model
 
 
-def read_agent(workspace: Workspace, name: str, *, tool_names: Collection[str] = KNOWN_TOOLS) -> Agent:
+ModelCheck: TypeAlias = Callable[[Sequence[str]], None]
+"""Raises `Invalid` if one of these models cannot be used."""
+
+
+def read_agent(
+    workspace: Workspace,
+    name: str,
+    *,
+    tool_names: Collection[str] = KNOWN_TOOLS,
+    check_models: ModelCheck = lambda _: None,
+) -> Agent:
     """Return the agent that the files of `agents/<name>` define, or raise `Invalid` with the file and key.
 
     Permission rules may name only `tool_names`.
@@ -140,15 +190,46 @@ def read_agent(workspace: Workspace, name: str, *, tool_names: Collection[str] =
         raise_invalid_file(markdown, "is empty: write the instructions of the agent")
     file = decode_json(settings, AgentFile, file=json)
     check_rules(file.permissions, settings, file=json, tool_names=tool_names)
+    prompts = _read_heartbeats(folder, file, root=root, json=json, settings=settings)
+    for problem in _unknown_skills(file, workspace, name):
+        raise_invalid_key(json, settings, problem)
+    _check_output(file, json)
+    try:
+        check_models([*file.models, *file.distillers])
+    except Invalid as exc:
+        raise_invalid_file(json, exc.message, cause=exc)
+    return make_agent(
+        name,
+        file,
+        instructions=instructions,
+        soul=soul,
+        heartbeat_prompts=prompts,
+        folder=folder,
+        digest=sha256(msgspec.json.encode((settings, instructions, soul, *prompts.items()))).hexdigest(),
+    )
+
+
+def make_agent(
+    name: str,
+    file: AgentFile,
+    *,
+    instructions: str,
+    soul: str | None,
+    heartbeat_prompts: dict[str, str],
+    folder: Path,
+    digest: str,
+) -> Agent:
+    """Return the agent with the content of `agent.json` and these texts."""
     return Agent(
         name=name,
         description=file.description,
-        models=[file.model] if isinstance(file.model, str) else file.model,
+        models=file.models,
         instructions=instructions.strip(),
         soul=(soul or "").strip() or None,
         chat=file.chat,
         task=file.task,
         daemon=file.daemon,
+        heartbeat_prompts=heartbeat_prompts,
         tools=list(dict.fromkeys(file.tools)),
         tools_shown=file.tools_shown,
         permissions=file.permissions,
@@ -157,12 +238,97 @@ def read_agent(workspace: Workspace, name: str, *, tool_names: Collection[str] =
         tainted=file.tainted,
         temperature=file.temperature,
         thinking=file.thinking,
+        output=file.output,
         mcp_servers=file.mcp_servers,
-        skills=list(dict.fromkeys(file.skills)),
+        skills=file.skills if isinstance(file.skills, str) else list(dict.fromkeys(file.skills)),
+        contract=file.contract,
+        memory=file.memory,
         working_folder=file.working_folder,
         folder=str(folder),
-        digest=sha256(msgspec.json.encode((settings, instructions, soul))).hexdigest(),
+        digest=digest,
     )
+
+
+def _check_output(agent: AgentFile, json: str) -> None:
+    try:
+        if agent.output is not None:
+            compile_schema(msgspec.json.encode(agent.output))
+    except (Invalid, ValueError) as exc:
+        raise_invalid_file(json, f"output: it cannot be used as a JSON Schema: {exc}", cause=exc)
+
+
+def _heartbeat_files(folder: Path) -> list[Path]:
+    """Return the files in `heartbeats/`, by name."""
+    try:
+        names = sorted(os.listdir(folder / HEARTBEAT_FOLDER))
+    except OSError:
+        return []
+    return [folder / HEARTBEAT_FOLDER / name for name in names if not name.startswith(".")]
+
+
+def _read_heartbeats(folder: Path, file: AgentFile, *, root: Path, json: str, settings: str) -> dict[str, str]:
+    """Return the prompts of the heartbeats; each heartbeat has a file, and each file a heartbeat."""
+    prompts: dict[str, str] = {}
+    for index, heartbeat in enumerate(file.daemon.heartbeats):
+        path: list[str | int] = ["daemon", "heartbeats", index, "name"]
+        name = f"{HEARTBEAT_FOLDER}/{heartbeat.name}.md"
+        if heartbeat.name in prompts:
+            raise_invalid_key(json, settings, ValidationMessage(path, f"`{heartbeat.name}` is there twice"))
+        text = read_optional_text(folder / name, root=root)
+        if text is None or not text.strip():
+            reason = f"`{name}` is missing or empty: write the prompt of the heartbeat into it"
+            raise_invalid_key(json, settings, ValidationMessage(path, reason))
+        prompts[heartbeat.name] = text.strip()
+    for found in _heartbeat_files(folder):
+        if found.suffix != ".md" or found.stem not in prompts:
+            raise_invalid_file(
+                file_name(found, root=root),
+                "line 1: belongs to no heartbeat: list it in `daemon.heartbeats` of agent.json, or delete it",
+            )
+    if file.daemon.enabled is True and not prompts:
+        reason = "a daemon needs at least one heartbeat: list it with its `schedule`"
+        raise_invalid_key(json, settings, ValidationMessage(["daemon", "heartbeats"], reason))
+    return prompts
+
+
+def _watched_files(folder: Path) -> list[Path]:
+    skills = [
+        folder / SKILLS_FOLDER,
+        folder.parent.parent / SKILLS_FOLDER,
+    ]  # a skill that the agent names may come or go
+    return [
+        *(folder / file for file in AGENT_FILE_NAMES),
+        folder / HEARTBEAT_FOLDER,
+        *_heartbeat_files(folder),
+        *skills,
+    ]
+
+
+def _unknown_skills(file: AgentFile, workspace: Workspace, agent: str) -> Iterator[ValidationMessage]:
+    """Yield a problem for each name in `skills` that no skill has."""
+    known = (
+        frozenset(KnownSkills(workspace, agent)) if file.skills and not isinstance(file.skills, str) else frozenset()
+    )
+    for index, skill in enumerate([] if isinstance(file.skills, str) else file.skills):
+        if skill not in known:
+            reason = (
+                f"there is no skill `{skill}`{did_you_mean(skill, known)}: add `skills/{skill}/SKILL.md`, or remove it"
+            )
+            yield ValidationMessage(["skills", index], reason)
+
+
+def _unlisted_folder(agent: Agent, settings: Settings) -> bool:
+    folder = agent.working_folder
+    return folder is not None and is_outside_workspace(folder) and folder not in settings.project_folders
+
+
+def _check_folder_listed(agent: Agent, settings: Settings) -> None:
+    if _unlisted_folder(agent, settings):
+        raise_invalid_file(
+            f"agents/{agent.name}/{AGENT_FILE_NAMES[0]}",
+            f"working_folder: `{agent.working_folder}` is not in `project_folders` of settings.json: list it there "
+            "with the spaces that may use it",
+        )
 
 
 class FolderAgents:
@@ -174,52 +340,69 @@ class FolderAgents:
         *,
         settings: Callable[[], Settings] = Settings,
         tool_names: Collection[str] = KNOWN_TOOLS,
+        check_models: ModelCheck = lambda _: None,
+        in_code: Sequence[Agent] = (),
         monotonic: Monotonic = time.monotonic,
     ) -> None:
+        """Read agents on demand, beside those that the program defines `in_code`."""
         self._workspace = workspace
+        self._in_code = {agent.name: agent for agent in in_code}
         self._settings = settings
         self._tool_names = tool_names
+        self._check_models = check_models
         self._grants = FolderGrants(workspace, tool_names=tool_names, monotonic=monotonic)
         self._throttle = PollThrottle(monotonic)
         self._agents: dict[str, WatchedFiles[Agent]] = {}
         self._with_defaults: dict[str, tuple[Settings, Agent]] = {}
-        """Agents merged with the settings they were merged with; cleared by every poll and grant."""
+        """Agents merged with the settings they were merged with; cleared by every poll."""
+        self._folder_errors: dict[str, str] = {}
+        """Logged errors of agents whose files are valid, but whose working folder the settings do not list."""
 
     def get(self, name: str) -> Agent:
         """Return the agent, or raise `NotFound`; a broken agent raises `Invalid` unless it was valid before."""
         self._poll()
+        if name in self._in_code:
+            return self._complete(self._in_code[name], self._settings())
         if name not in self._agents:
             self._poll(now=True)
         if name not in self._agents:
             raise NotFound(f"no agent `{name}`: it needs `agents/{name}/agent.json` and `agents/{name}/AGENT.md`")
-        return self._complete(self._agents[name].get(), self._settings())
+        agent, settings = self._agents[name].get(), self._settings()
+        _check_folder_listed(agent, settings)
+        return self._complete(agent, settings)
 
     def all(self) -> list[Agent]:
         """Return the usable agents, by name."""
         self._poll()
         settings = self._settings()
-        return [self._complete(files.value, settings) for files in self._agents.values() if files.value is not None]
+        agents = [files.value for files in self._agents.values() if files.value is not None]
+        usable = [*self._in_code.values(), *(agent for agent in agents if not _unlisted_folder(agent, settings))]
+        return [self._complete(agent, settings) for agent in sorted(usable, key=lambda agent: agent.name)]
 
     def broken(self) -> list[BrokenAgent]:
         """Return the agents whose files are invalid now, by name."""
         self._poll()
+        errors = {name: files.error or self._folder_error(files.value) for name, files in self._agents.items()}
         return [
-            BrokenAgent(name=printable(name), file=files.error.details["file"], message=files.error.message)
-            for name, files in self._agents.items()
-            if files.error is not None
+            BrokenAgent(name=printable(name), file=error.details["file"], message=error.message)
+            for name, error in errors.items()
+            if error is not None
         ]
 
-    def grant(self, name: str, rules: Sequence[str]) -> None:
-        """Allow an agent the calls that match `rules`, permanently."""
-        self._with_defaults.clear()
-        self._grants.add(name, rules)
+    def _folder_error(self, agent: Agent | None) -> Invalid | None:
+        try:
+            if agent is not None:
+                _check_folder_listed(agent, self._settings())
+        except Invalid as error:
+            return error
+        return None
 
     def refresh(self) -> None:
         """Check the files now, regardless of the poll interval."""
         self._poll(now=True)
 
     def _complete(self, agent: Agent, settings: Settings) -> Agent:
-        """Return an agent with the settings and grants of the workspace."""
+        """Return an agent with the settings of the workspace and the rules of `permissions.json`."""
         cached = self._with_defaults.get(agent.name)
         if cached is not None and cached[0] is settings:
             return cached[1]
@@ -237,14 +420,25 @@ class FolderAgents:
         self._agents = {
             name: self._agents.get(name)
             or WatchedFiles(
-                partial(read_agent, self._workspace, name, tool_names=self._tool_names),
-                files=[self._workspace.agents / name / file for file in AGENT_FILE_NAMES],
+                partial(
+                    read_agent, self._workspace, name, tool_names=self._tool_names, check_models=self._check_models
+                ),
+                files=partial(_watched_files, self._workspace.agents / name),
             )
             for name in self._names()
         }
         for files in self._agents.values():
             files.poll(at=at)
+        self._log_folder_errors()
         self._grants.poll()
+
+    def _log_folder_errors(self) -> None:
+        found = {name: self._folder_error(files.value) for name, files in self._agents.items()}
+        errors = {name: error.message for name, error in found.items() if error is not None}
+        for name, message in errors.items():
+            if self._folder_errors.get(name) != message:
+                _log.warning("%s (cannot be used)", message)
+        self._folder_errors = errors
 
     def _names(self) -> list[str]:
         """Return the folders that contain `agent.json` or `AGENT.md`."""

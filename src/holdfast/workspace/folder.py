@@ -3,13 +3,14 @@
     agents/          one folder per agent
     tools/ skills/   shared by all agents
     settings.json    settings of all agents
-    permissions.json calls that people allowed permanently
+    permissions.json calls that the operator allows in every space
     .holdfast/       data of Holdfast itself, ignored by git
 
 People own all of it but the last. A new workspace has one agent that needs no key and no network, and one for a
 real model.
 """
 
+import json
 import os
 import shlex
 from collections.abc import Mapping
@@ -17,7 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
+from holdfast.domain.agent import check_agent_name
 from holdfast.domain.errors import Conflict, NotFound, Unavailable
+from holdfast.domain.packages import install_command
 
 _OWNER_ONLY: Final = 0o700
 """The database holds conversations, so only its owner may read it."""
@@ -64,6 +67,25 @@ class Workspace:
             raise Unavailable(f"cannot create a workspace at `{path}`: {exc.strerror or exc}") from exc
         return cls(path)
 
+    def create_agent(self, name: str, *, model: str, description: str = "") -> Path:
+        """Create the folder of an agent with files to edit, and return it; one that exists is left alone."""
+        folder = self.agents / check_agent_name(name)
+        fields = {
+            "model": model,
+            **({"description": description} if description else {}),
+            "tools": [],
+            "skills": "auto",
+        }
+        try:
+            folder.mkdir()
+            _write_new(folder / "agent.json", json.dumps(fields, indent=2, ensure_ascii=False) + "\n")
+            _write_new(folder / "AGENT.md", f"# {name}\n\n{description or 'Say here what the agent does, and how.'}\n")
+        except FileExistsError as exc:
+            raise Conflict(f"`{folder}` exists already: choose another name, or edit its files") from exc
+        except OSError as exc:
+            raise Unavailable(f"cannot create `{folder}`: {exc.strerror or exc}") from exc
+        return folder
+
     def prepare(self) -> None:
         """Create the data folders of Holdfast if they do not exist."""
         try:
@@ -86,7 +108,8 @@ SCAFFOLD_FOLDERS: Final = ("agents", "tools", "skills")
 _HELLO: Final = """\
 {
   "model": "scripted:script.json",
-  "description": "Says hello. Its model is a script, so it needs no key and no network."
+  "description": "Says hello. Its model is a script, so it needs no key and no network.",
+  "task": {"enabled": true}
 }
 """
 
@@ -111,7 +134,10 @@ _HELLO_SCRIPT: Final = """\
 _ASSISTANT: Final = """\
 {
   "model": "mine:gpt-5",
-  "description": "Answers with a real model, once it has a key: see README.md beside this file."
+  "description": "Answers with a real model, once it has a key: see README.md beside this file.",
+  "task": {"enabled": true},
+  "tools": ["create_artifact", "skill_activate", "skill_describe"],
+  "skills": "auto"
 }
 """
 
@@ -122,12 +148,13 @@ You help people with their requests. Keep answers short, say so when you do not 
 """
 
 # JSON has no comments, and the model reads all of AGENT.md, so the explanation is in a file of its own.
-_ASSISTANT_README: Final = """\
+_ASSISTANT_README: Final = f"""\
 # How to give this agent a model
 
 Neither Holdfast nor a model reads this file. Three values matter.
 
-**The key.** It is in the environment of the server process, never in a file:
+**The key.** It is in the environment of the server process, never in a file. Stop the server, and in the folder that
+contains `settings.json`:
 
     export OPENAI_API_KEY=...
     holdfast serve --workspace .
@@ -140,16 +167,16 @@ Neither Holdfast nor a model reads this file. Three values matter.
 **The URL.** `settings.json` has `"base_url": "https://api.openai.com/v1"`. For your own OpenAI-compatible server
 (Ollama, vLLM, llama.cpp, LiteLLM), set its URL, and omit `api_key_env` if it needs no key:
 
-    "mine": {"api": "openai", "base_url": "http://127.0.0.1:11434/v1"}
+    "mine": {{"api": "openai", "base_url": "http://127.0.0.1:11434/v1"}}
 
 with `"model": "mine:qwen3"`, for example. For Anthropic, set `"api": "anthropic"` and the URL
 `https://api.anthropic.com`. Providers are read when the server starts: restart it after a change.
 
-The packages of providers are extras: `pip install 'holdfast[openai]'` or `'holdfast[anthropic]'`.
+The packages of providers are extras: `{install_command("openai")}` or `{install_command("anthropic")}`.
 
-Then start a task:
+Then talk to it:
 
-    curl -s http://127.0.0.1:5050/agents/assistant/task -H 'Content-Type: application/json' -d '{"input": "Hi!"}'
+    holdfast chat assistant
 
 If something is missing, the response says what.
 """

@@ -1,23 +1,22 @@
-"""`permissions.json`: rules granted by approvals "always allow".
+"""`permissions.json`: rules of the operator that allow calls in every space, in spite of `ask` rules.
 
-People may edit the file too.
+Holdfast only reads it. Earlier versions wrote grants of approvals to it, which stay in force.
 """
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import replace
 
 from holdfast.domain.agent import AgentName, Permissions, RuleText
-from holdfast.domain.errors import Conflict, Invalid, Unavailable
+from holdfast.domain.errors import Invalid
 from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.json_files import SchemaUrl, check_rules, decode_json
 from holdfast.workspace.reload import Monotonic, WatchedFiles
-from holdfast.workspace.text_files import file_name, read_optional_text, replace_file
+from holdfast.workspace.text_files import file_name, read_optional_text
 
 
 class GrantsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -31,7 +30,7 @@ class GrantsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class FolderGrants:
-    """The granted rules; while the file is invalid, those of its last valid version."""
+    """The rules; while the file is invalid, those of its last valid version."""
 
     def __init__(
         self, workspace: Workspace, *, tool_names: Collection[str] = KNOWN_TOOLS, monotonic: Monotonic = time.monotonic
@@ -47,31 +46,13 @@ class FolderGrants:
         self._files.poll(at=self._monotonic())
 
     def rules_for(self, agent: str) -> list[str]:
-        """Return the granted rules of an agent as of the last poll."""
+        """Return the rules of an agent as of the last poll."""
         return [] if self._files.value is None else self._files.value.allow.get(agent, [])
 
     def broken(self) -> Invalid | None:
         """Return the error of the file, if it is invalid now."""
         self.poll()
         return self._files.error
-
-    def add(self, agent: str, rules: Sequence[str]) -> None:
-        """Grant an agent more rules; duplicates are ignored."""
-        self.poll()
-        if self._files.error is not None:
-            raise Conflict(f"no rule can be granted while the file is invalid: {self._files.error.message}")
-        grants = self._files.value or GrantsFile()
-        existing = grants.allow.get(agent, [])
-        new = [rule for rule in dict.fromkeys(rules) if rule not in existing]
-        if not new:
-            return
-        grants = replace(grants, allow={**grants.allow, agent: [*existing, *new]})
-        text = msgspec.json.format(msgspec.json.encode(grants), indent=2) + b"\n"
-        try:
-            replace_file(self._path, text)
-        except OSError as exc:
-            raise Unavailable(f"cannot write `{self._path.name}`: {exc.strerror or exc}") from exc
-        self.poll()
 
     def _read(self) -> GrantsFile:
         root = self._workspace.path

@@ -28,14 +28,15 @@ def decode_json(text: str, kind: type[T], *, file: str) -> T:
         try:
             return msgspec.json.decode(text, type=kind)
         except (msgspec.ValidationError, Invalid) as exc:  # the latter is raised by the type itself
-            _raise_invalid_key(file, text, explain_validation_error(exc, value, kind), cause=exc)
+            raise_invalid_key(file, text, explain_validation_error(exc, value, kind), cause=exc)
         except msgspec.DecodeError as exc:
             raise_invalid_file(file, "has an unpaired surrogate in a string", cause=exc)
     except RecursionError as exc:
         raise_invalid_file(file, "is nested too deeply", cause=exc)
 
 
-def _raise_invalid_key(file: str, text: str, message: ValidationMessage, *, cause: Exception | None = None) -> NoReturn:
+def raise_invalid_key(file: str, text: str, message: ValidationMessage, *, cause: Exception | None = None) -> NoReturn:
+    """Raise `Invalid` with the line of the value in `text`, the content of `file`, that `message` is about."""
     line = f"line {line_of(text, message.path)}: " if message.path else ""
     raise_invalid_file(file, f"{line}{format_message(*message)}", cause=cause)
 
@@ -87,7 +88,7 @@ def check_rules(
 ) -> None:
     """Raise `Invalid` for the first rule that can never match; `paths` are the paths of the rule lists in `text`."""
     for kind, index, reason in rule_problems(permissions, known=tool_names):
-        _raise_invalid_key(file, text, ValidationMessage([*paths[kind], index], reason))
+        raise_invalid_key(file, text, ValidationMessage([*paths[kind], index], reason))
 
 
 _WHITESPACE: Final = re.compile(r"[ \t\n\r]*")

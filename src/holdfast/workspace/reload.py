@@ -19,16 +19,17 @@ _log: Final = logging.getLogger("holdfast.workspace")
 
 
 class PollThrottle:
-    """Limits polling to once per `POLL_INTERVAL_SECONDS`."""
+    """Limits polling to once per interval."""
 
-    def __init__(self, monotonic: Monotonic) -> None:
+    def __init__(self, monotonic: Monotonic, *, seconds: float = POLL_INTERVAL_SECONDS) -> None:
         self._monotonic = monotonic
+        self._seconds = seconds
         self._last: float | None = None
 
     def due(self, *, now: bool = False) -> float | None:
         """Return the time if a poll is due, or if it is forced with `now`; else null."""
         at = self._monotonic()
-        if not now and self._last is not None and at - self._last < POLL_INTERVAL_SECONDS:
+        if not now and self._last is not None and at - self._last < self._seconds:
             return None
         self._last = at
         return at
@@ -37,12 +38,17 @@ class PollThrottle:
 class WatchedFiles(Generic[T]):
     """The result of `read` for some files: `value` is the last valid one, `error` the current error."""
 
-    def __init__(self, read: Callable[[], T], *, files: Sequence[Path], required: bool = False) -> None:
-        """Errors of `required` files are not logged before the first valid version: the caller raises them."""
+    def __init__(
+        self, read: Callable[[], T], *, files: Callable[[], Sequence[Path]] | Sequence[Path], required: bool = False
+    ) -> None:
+        """Watch `files`, which may be a function.
+
+        Errors of `required` files are not logged before the first valid version: the caller raises them.
+        """
         self.value: T | None = None
         self.error: Invalid | None = None
         self._read = read
-        self._files = files
+        self._files = files if callable(files) else lambda: files
         self._required = required
         self._stamp: list[tuple[int, int, int] | None] | None = None
         self._since = 0.0
@@ -50,7 +56,9 @@ class WatchedFiles(Generic[T]):
 
     def poll(self, *, at: float) -> None:
         """Read the files if they changed."""
-        stamp = [_stamp(file) for file in self._files]  # taken before reading, so that the next poll sees a later edit
+        stamp = [
+            _stamp(file) for file in self._files()
+        ]  # taken before reading, so that the next poll sees a later edit
         if stamp != self._stamp:
             self._stamp, self._since = stamp, at
         elif self._settled:

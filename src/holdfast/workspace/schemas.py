@@ -28,6 +28,7 @@ _FIELD_ADDITIONS: Final[Mapping[str, Mapping[str, Mapping[str, Json]]]] = {
         "max_iterations": {"description": "How many model calls a run may make."},
         "max_duration_seconds": {"description": "How long a run may take; waiting for a person does not count."},
         "token_budget": {"description": "How many tokens a run and its descendants may use together."},
+        "strict_token_budget": {"description": "Whether a run also fails if its last call exceeds `token_budget`."},
         "cost_budget_usd": {
             "description": "The cost of a run and its descendants together; its model must have a known price."
         },

@@ -28,10 +28,10 @@ from holdfast.domain.validation import (
 from holdfast.ports.workspace import SettingsSnapshot
 from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS, rule_problems
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.settings import FolderSettings, Settings
+from holdfast.workspace.settings import FolderSettings, Settings, project_folder_problems
 from holdfast.workspace.text_files import MAX_FILE_BYTES, read_optional_text, replace_file
 
-RESTART_KEYS: Final = ("providers", "workers", "sandbox", "sandbox_reads", "web", "telemetry")
+RESTART_KEYS: Final = ("providers", "workers", "sandbox", "sandbox_reads", "function_tools", "git", "web", "telemetry")
 """Settings that a process reads only when it starts."""
 
 _INDENT_PATTERN: Final = re.compile(r'^\{\s*?\n([ \t]+)"')
@@ -88,6 +88,8 @@ class WorkspaceSettingsFile:
         for kind, index, reason in rule_problems(settings.permissions, known=self._tool_names):
             field = f"permissions.{kind}[{index}]"
             raise Invalid(f"{field}: {reason}", field=field)
+        for problem in project_folder_problems(settings, self._workspace):
+            raise Invalid(format_message(*problem), field=format_path(problem.path))
 
     async def _write(self, values: Json) -> None:
         found = _INDENT_PATTERN.match(self._text())

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, Unavailable
@@ -18,6 +18,7 @@ from holdfast.tools.commands.command_runner import CommandRunner
 from holdfast.tools.commands.custom_tool import BrokenTool, CustomTool
 from holdfast.tools.tool import Tool
 from holdfast.workspace.folder import Workspace
+from holdfast.workspace.function_tools import function_names
 from holdfast.workspace.json_files import SchemaUrl, decode_json
 from holdfast.workspace.reload import Monotonic, PollThrottle, WatchedFiles
 from holdfast.workspace.text_files import file_name, raise_invalid_file, read_text
@@ -59,8 +60,12 @@ class ToolFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         bool, Meta(description="It changes nothing: calls run in parallel, and again after a crash.")
     ] = False
     untrusted: Annotated[
-        bool, Meta(description="Its results are third-party text, such as e-mail: a run that reads them is tainted.")
-    ] = False
+        bool | UnsetType,
+        Meta(
+            description="Its results are third-party text, such as e-mail: a run that reads them is tainted. Unless it "
+            "is set, this holds for calls with network access."
+        ),
+    ] = UNSET
     timeout_seconds: Annotated[
         Annotated[float, Meta(gt=0, le=MAX_TIMEOUT_SECONDS)], Meta(description="Timeout of a call, in seconds.")
     ] = DEFAULT_TIMEOUT_SECONDS
@@ -120,24 +125,33 @@ class FolderTools:
     def _tool(self, name: str, file: ToolFile | None, error: str) -> Tool:
         if file is None:
             return BrokenTool(name, error)
-        return CustomTool(_spec(file), file.command, folder=self._workspace.tools / name, commands=self._commands)
+        return CustomTool(
+            _spec(file),
+            file.command,
+            folder=self._workspace.tools / name,
+            commands=self._commands,
+            trusted=file.untrusted is False,
+        )
 
 
 class KnownTools(Collection[str]):
-    """The tool names that rules may use: fixed names, and all custom tools, including broken ones."""
+    """The tool names that rules may use: fixed names, and all custom and function tools, including broken ones."""
 
     def __init__(self, workspace: Workspace, fixed: Collection[str]) -> None:
         self._workspace = workspace
         self._fixed = frozenset(fixed)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._fixed or name in tool_folders(self._workspace)
+        return name in self._fixed or name in self._custom()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._fixed.union(tool_folders(self._workspace)))
+        return iter(self._fixed.union(self._custom()))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def _custom(self) -> set[str]:
+        return function_names(self._workspace).union(tool_folders(self._workspace))
 
 
 def tool_folders(workspace: Workspace) -> list[str]:
@@ -175,6 +189,6 @@ def _spec(file: ToolFile) -> ToolSpec:
         parameters=file.parameters,
         kind=ToolClass.IDEMPOTENT if file.read_only else ToolClass(file.class_),
         read_only=file.read_only,
-        untrusted=file.untrusted,
+        untrusted=file.untrusted is True,
         timeout=file.timeout_seconds,
     )

@@ -16,7 +16,7 @@ from tests.support.log_check import check_log
 async def driver() -> AsyncIterator[Driver]:
     """Yield the driver of the client process."""
     need_client()
-    async with driving() as clients:
+    async with driving(Driver) as clients:
         yield clients
 
 
@@ -34,6 +34,8 @@ def write_agents(workshop: AgentWorkspace) -> AgentWorkspace:
     workshop.agent(mixed, say("mixed"), name="mixed", tools=["ask_user"])
     questions = calling(call("ask_user", question="who?"), call("ask_user", question="what?", options=["a", "b"]))
     workshop.agent(questions, say("good"), name="curious", tools=["ask_user"])
+    asking = [calling(call("ask_user", question=question)) for question in ("once?", "twice?")]
+    workshop.agent(*asking, say("at last"), name="insisting", tools=["ask_user"])
     note = calling(call("log_write", message="hello"))
     permissions = {"ask": ["log_write"]}
     workshop.agent(note, say("noted"), name="careful", tools=["log_write"], permissions=permissions)

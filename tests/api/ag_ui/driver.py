@@ -1,4 +1,4 @@
-"""Drives the real `@ag-ui/client` in a Node process. A warning of the client fails the test."""
+"""Drives real clients of AG-UI in Node processes: `@ag-ui/client`, and CopilotKit. A warning of one fails the test."""
 
 import asyncio
 import fcntl
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -22,6 +22,20 @@ from tests.architecture.project import ROOT
 SOURCE: Final = Path(__file__).parent / "client"
 INSTALLED: Final = ROOT / ".venv" / "ag-ui-client"
 """Where the client is installed; git ignores it."""
+NPM_OPTIONS: Final = (
+    *("--no-audit", "--no-fund", "--ignore-scripts", "--legacy-peer-deps", "--loglevel=error"),
+    "--omit-lockfile-registry-resolved=true",
+)
+UNREACHABLE: Final = (
+    "ENOTFOUND",
+    "EAI_AGAIN",
+    "ECONNREFUSED",
+    "ECONNRESET",
+    "ENETUNREACH",
+    "ETIMEDOUT",
+    "SOCKET_TIMEOUT",
+)
+"""Codes with which npm reports that the registry cannot be reached."""
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -102,31 +116,14 @@ class Client:
         await self._driver.send("edit", name=self._name, **changes)
 
 
-class Driver:
-    """The Node process of all clients."""
+class NodeProcess:
+    """A Node process that executes commands."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None and process.stdout is not None
         self._in, self._out = process.stdin, process.stdout
         self._numbers = count(1)
         self._pending: dict[int, asyncio.Future[Json]] = {}
-
-    async def client(self, url: str, thread: str, *, agent: str | None = None, **more: Json) -> Client:
-        """Create a client of a server, on a thread."""
-        name = f"c{next(self._numbers)}"
-        path = f"/api/threads/{thread}/runs" if agent is None else f"/api/agents/{agent}/run"
-        client = Client(self, name, path)
-        await self.send("open", name=name, threadId=thread, **client.addresses(url), **more)
-        return client
-
-    async def on(self, site: Site, agent: str = "bot", **more: Json) -> Client:
-        """Create a client of a site, on a new thread."""
-        return await self.client(site.url, await site.thread(agent_type=agent), **more)
-
-    async def receive(self, events: Iterable[Event]) -> Outcome:
-        """Send events to a client as a server would."""
-        stream = "".join(f"data: {encode_event(event).decode()}\n\n" for event in events)
-        return Outcome(await self.send("hear", stream=stream))
 
     async def send(self, command: str, **options: Json) -> Json:
         """Send a command to the process, and return its result."""
@@ -149,15 +146,39 @@ class Driver:
                 waiting.set_result(response["outcome"])
 
 
+class Driver(NodeProcess):
+    """The process of all clients of `@ag-ui/client`."""
+
+    async def client(self, url: str, thread: str, *, agent: str | None = None, **more: Json) -> Client:
+        """Create a client of a server, on a thread."""
+        name = f"c{next(self._numbers)}"
+        path = f"/api/threads/{thread}/runs" if agent is None else f"/api/agents/{agent}/run"
+        client = Client(self, name, path)
+        await self.send("open", name=name, threadId=thread, **client.addresses(url), **more)
+        return client
+
+    async def on(self, site: Site, agent: str = "bot", **more: Json) -> Client:
+        """Create a client of a site, on a new thread."""
+        return await self.client(site.url, await site.thread(agent_type=agent), **more)
+
+    async def receive(self, events: Iterable[Event]) -> Outcome:
+        """Send events to a client as a server would."""
+        stream = "".join(f"data: {encode_event(event).decode()}\n\n" for event in events)
+        return Outcome(await self.send("hear", stream=stream))
+
+
+P = TypeVar("P", bound=NodeProcess)
+
+
 @asynccontextmanager
-async def driving() -> AsyncIterator[Driver]:
-    """Run the process while the block runs."""
-    await asyncio.to_thread(install)
+async def driving(kind: type[P], source: Path = SOURCE, installed: Path = INSTALLED) -> AsyncIterator[P]:
+    """Run the process of a client while the block runs."""
+    await asyncio.to_thread(install, source, installed)
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        "node", INSTALLED / "drive.mjs", stdin=pipe, stdout=pipe, limit=MAX_LINE_BYTES
+        "node", installed / "drive.mjs", stdin=pipe, stdout=pipe, limit=MAX_LINE_BYTES
     )
-    driver = Driver(process)
+    driver = kind(process)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(driver.read_results())
         yield driver
@@ -169,19 +190,27 @@ async def driving() -> AsyncIterator[Driver]:
 def need_client() -> None:
     """Skip the test if Node or npm is missing."""
     if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("the real client of AG-UI needs Node 20 and npm")
+        pytest.skip("the real clients of AG-UI need Node 20 and npm")
 
 
-def install() -> None:
-    """Install the client unless this version is installed; a lock serializes processes."""
-    INSTALLED.mkdir(exist_ok=True)
-    with (INSTALLED / "lock").open("w") as lock:
+def install(source: Path = SOURCE, installed: Path = INSTALLED) -> None:
+    """Install a client unless this version is installed; a lock serializes processes.
+
+    The test is skipped if npm cannot reach its registry.
+    """
+    installed.mkdir(exist_ok=True)
+    with (installed / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        shutil.copy(SOURCE / "drive.mjs", INSTALLED)
-        package, stamp = (SOURCE / "package.json").read_text(), INSTALLED / "installed.json"
-        if stamp.exists() and stamp.read_text() == package:
+        shutil.copy(source / "drive.mjs", installed)
+        files = [path for path in (source / "package.json", source / "package-lock.json") if path.exists()]
+        wanted, stamp = "".join(path.read_text() for path in files), installed / "installed.json"
+        if stamp.exists() and stamp.read_text() == wanted:
             return
-        shutil.copy(SOURCE / "package.json", INSTALLED)
-        options = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]
-        subprocess.run(["npm", "install", *options], cwd=INSTALLED, check=True)
-        stamp.write_text(package)
+        for path in files:
+            shutil.copy(path, installed)
+        command = ["ci"] if len(files) > 1 else ["install", "--no-package-lock"]
+        done = subprocess.run(["npm", *command, *NPM_OPTIONS], cwd=installed, capture_output=True, text=True)
+        if done.returncode and any(code in done.stderr for code in UNREACHABLE):
+            pytest.skip(f"npm cannot reach its registry: {done.stderr.splitlines()[0]}")
+        assert done.returncode == 0, done.stderr
+        stamp.write_text(wanted)

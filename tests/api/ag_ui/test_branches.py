@@ -110,6 +110,16 @@ async def test_a_client_without_history_continues_the_newest_run(site: Site, dri
     assert await base_of(site, outcome) == (run_of(second), None)
 
 
+async def test_a_message_that_a_snapshot_has_moved_does_not_fork(site: Site, driver: Driver) -> None:
+    client = await driver.on(site)
+    *_, third = await talk(client, "one", "two", "three")
+    first, answer, *later = third.messages
+    await client.edit(messages=[first, *later[:2], answer, *later[2:]])
+    outcome = await client.say("four", message="four")
+    assert await base_of(site, outcome) == (run_of(third), None)
+    assert len(await conversation(site, outcome)) == 8
+
+
 async def test_unknown_assistant_reasoning_and_activity_messages_are_skipped(site: Site, driver: Driver) -> None:
     client = await driver.on(site)
     (first,) = await talk(client, "one")

@@ -1,8 +1,13 @@
 """Interrupts of a run: they end its segment, and a `resume` starts the next one."""
 
+import asyncio
+from pathlib import Path
+
 from holdfast.domain.content import Json
+from tests.api.ag_ui.conftest import write_agents
 from tests.api.ag_ui.driver import Client, Driver, Outcome
-from tests.api.site import Site
+from tests.api.site import Site, eventually, serve
+from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 
 def resolved(interrupt: Json, payload: Json) -> Json:
@@ -75,21 +80,107 @@ async def test_a_response_that_does_not_fit_is_rejected_and_changes_nothing(site
     assert again.said[-1] == "assistant: good"
 
 
-async def test_a_repeated_response_is_rejected(site: Site, driver: Driver) -> None:
+async def test_a_response_to_a_closed_interrupt_is_rejected(site: Site, driver: Driver) -> None:
     client, first = await run_to_interrupt(driver, site, "asker", "given-1")
     answer = resolved(first.interrupts[0], "this")
     await client.run("given-2", resume=[answer])
     late = await client.attempt("given-3", resume=[answer])
     assert (late.failed["status"], late.failed["payload"]["error"]["code"]) == (404, "NOT_FOUND")
-    body = {"threadId": first.events[0]["threadId"], "runId": "given-2", "messages": [], "resume": [answer]}
-    assert (await site.request("POST", f"/api/threads/{body['threadId']}/runs", json=body)).status_code == 404
+    other = await client.attempt("given-2", resume=[resolved(first.interrupts[0], "that")])
+    assert (other.failed["status"], other.failed["payload"]["error"]["code"]) == (409, "ALREADY_ANSWERED")
+    await site.get("/api/runs/given-3", expect=404)
 
 
-async def test_a_used_run_id_cannot_name_a_segment(site: Site, driver: Driver) -> None:
+async def test_a_repeated_resume_joins_its_segment(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "asker", "repeats-1")
+    answer = resolved(first.interrupts[0], "this")
+    second = await client.run("repeats-2", resume=[answer])
+    await client.edit(messages=first.messages)
+    again = await client.run("repeats-2", resume=[answer])
+    assert (again.said, again.events[0]["runId"]) == (second.said, "repeats-2")
+    assert await results(site, again) == ["this"]
+
+
+async def test_of_the_same_resumes_at_once_one_is_accepted_and_the_others_join(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "careful", "at-once")
+    thread = first.events[0]["threadId"]
+    others = [await driver.client(site.url, thread, messages=first.messages) for _ in range(4)]
+    resume = [resolved(first.interrupts[0], True)]
+    outcomes = await asyncio.gather(*(each.run("at-once", resume=resume) for each in others))
+    assert [each.said[-1] for each in outcomes] == ["assistant: noted"] * 4
+    assert len(await results(site, first)) == 1
+
+
+async def test_a_resume_may_name_the_interrupted_segment_again(site: Site, driver: Driver) -> None:
+    client, outcome = await run_to_interrupt(driver, site, "insisting", "same")
+    for payload in ("one", "two"):
+        (interrupt,) = outcome.interrupts
+        outcome = await client.run("same", resume=[resolved(interrupt, payload)])
+        assert {outcome.events[0]["runId"], outcome.events[-1]["runId"]} == {"same"}
+    assert outcome.said[-1] == "assistant: at last"
+    assert await results(site, outcome) == ["one", "two"]
+    other = await driver.client(site.url, outcome.events[0]["threadId"])
+    joined = await other.join("same")
+    assert (joined.said, joined.types.count("RUN_STARTED"), joined.interrupts) == (outcome.said, 1, [])
+
+
+async def test_a_segment_is_joined_by_its_newest_name(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "insisting", "asked-once")
+    second = await client.run("asked-again", resume=[resolved(first.interrupts[0], "one")])
+    third = await client.run("asked-again", resume=[resolved(second.interrupts[0], "two")])
+    other = await driver.client(site.url, first.events[0]["threadId"])
+    assert (await other.join("asked-again")).said == third.said
+    assert (await other.join("asked-once")).said == third.said
+
+
+async def test_a_segment_that_no_worker_has_resumed_yet_may_be_joined(driver: Driver, tmp_path: Path) -> None:
+    workshop = write_agents(AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"))
+    async with serve(workshop, workers=1) as site:
+        client, first = await run_to_interrupt(driver, site, "asker", "resumed-later")
+        (interrupt,) = first.interrupts
+        busy = await site.post(f"/api/threads/{await site.thread(agent_type='staller')}/runs", {"input": "go"})
+
+        async def is_busy() -> bool:
+            return bool((await site.get(f"/api/runs/{busy['id']}"))["status"] == "running")
+
+        await eventually(is_busy)
+        other = await driver.client(site.url, first.events[0]["threadId"])
+        async with asyncio.TaskGroup() as tasks:
+            resumed = tasks.create_task(client.run("resumed-later", resume=[resolved(interrupt, "this")]))
+
+            async def is_answered() -> bool:
+                return bool((await site.get("/api/runs/resumed-later"))["status"] == "queued")
+
+            await eventually(is_answered)
+            joining = tasks.create_task(other.join("resumed-later"))
+
+            async def is_joined() -> bool:
+                return site.streams.open_count == 2
+
+            await eventually(is_joined)
+            await site.post(f"/api/runs/{busy['id']}/cancel", expect=200)
+        assert resumed.result().said == joining.result().said
+        assert joining.result().said[-1] == "assistant: so be it"
+
+
+async def test_a_run_id_of_another_run_cannot_name_a_segment(site: Site, driver: Driver) -> None:
+    _, elsewhere = await run_to_interrupt(driver, site, "asker", "used-elsewhere")
     client, first = await run_to_interrupt(driver, site, "asker", "used-1")
-    refused = await client.attempt("used-1", resume=[resolved(first.interrupts[0], "this")])
+    refused = await client.attempt("used-elsewhere", resume=[resolved(first.interrupts[0], "this")])
     assert refused.failed["payload"]["error"]["code"] == "ID_TAKEN"
     assert (await site.get("/api/runs/used-1"))["status"] == "waiting"
+
+
+async def test_a_clients_own_result_of_an_approved_call_gives_way_to_the_real_one(site: Site, driver: Driver) -> None:
+    client, first = await run_to_interrupt(driver, site, "careful", "own-result")
+    (interrupt,) = first.interrupts
+    own = {"id": "own", "role": "tool", "toolCallId": interrupt["toolCallId"], "content": '{"approved":true}'}
+    await client.edit(add=[own])
+    second = await client.run("own-result", resume=[resolved(interrupt, {"approved": True})])
+    assert [each["role"] for each in second.messages] == ["user", "assistant", "tool", "assistant"]
+    stored = (await site.get(f"/api/threads/{first.events[0]['threadId']}/messages"))["items"]
+    assert [each["id"] for each in second.messages] == [each["id"] for each in stored]
+    assert second.messages[2]["content"] == stored[2]["content"]
 
 
 async def test_an_interrupt_may_be_cancelled(site: Site, driver: Driver) -> None:

@@ -10,6 +10,8 @@ from tests.api.auth.conftest import ACME, GLOBEX, AuthSite, bearer
 from tests.api.auth.test_rules import REQUESTS
 
 MARK: Final = "the secret of globex"
+ENTITY: Final = "Hank Scorpio"
+"""The entity of a memory in the other space."""
 BODIES: Final[Mapping[str, Json]] = {
     "update_thread": {"title": "x"},
     "create_run": {"input": "x"},
@@ -19,14 +21,32 @@ BODIES: Final[Mapping[str, Json]] = {
     "create_plan_item": {"title": "x"},
     "update_plan_item": {"title": "x"},
     "respond_to_task": {"message": "x"},
+    "update_memory": {"text": "x"},
+    "supersede_memory": {"memory": {"text": "x"}},
+    "update_schedule": {"name": "x"},
+    "update_reminder": {"content": "x"},
+    "update_webhook": {"description": "x"},
+    "snooze_reminder": {"until": "in 1 h"},
 }
-ID_PARAMETERS: Final = ("thread_id", "run_id", "artifact_id", "file_id", "key_id", "task_id:str", "session_id")
+QUERIES: Final[Mapping[str, Mapping[str, str]]] = {
+    "read_memory_graph": {"start": ENTITY},
+    "search_memory_files": {"q": MARK},
+    "search_memories": {"q": MARK},
+    "search_threads": {"q": MARK},
+    "search_messages": {"q": MARK},
+}
+ID_PARAMETERS: Final = (
+    *("thread_id", "run_id", "message_id", "artifact_id", "file_id", "grant_id", "key_id", "task_id:str", "session_id"),
+    *("memory_id", "schedule_id", "reminder_id", "webhook_id"),
+)
 ALIASES: Final = [request for request in REQUESTS if "{space_id" not in request[2]]
 WITH_ID: Final = [request for request in ALIASES if any(f"{{{name}" in request[2] for name in ID_PARAMETERS)]
 LISTS: Final = [
     (name, path) for name, method, path in ALIASES if method == "GET" and "{" not in path and "sse" not in path
 ]
 WITHOUT_SPACE: Final = {"read_metrics", "read_settings", "read_version"}
+NOT_FOUND: Final = {"read_memory_graph"}
+"""Lists around a start that is missing in this space."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +62,25 @@ async def foreign_ids(auth_site: AuthSite, globex_admin_key: str) -> dict[str, s
     task = (await auth_site.post(secret, "/agents/bot/task", {"input": MARK}, expect=202))["taskId"]
     session = (await auth_site.post(secret, "/agents/bot/chat", {"message": MARK}, expect=200))["sessionId"]
     key = (await auth_site.key("read", GLOBEX, name=MARK))["id"]
+    message = (await auth_site.get(secret, f"/api/threads/{thread}/messages"))["items"][0]["id"]
+    noter = (await auth_site.post(secret, "/api/threads", {"agent_type": "noter"}))["id"]
+    asking = (await auth_site.post(secret, f"/api/threads/{noter}/runs?wait=30", {"input": MARK}))["id"]
+    await auth_site.post(secret, f"/api/runs/{asking}/respond", {"response": {"decision": "always"}}, expect=200)
+    grant = (await auth_site.get(secret, "/api/grants"))["items"][0]["id"]
+    memory = (await auth_site.post(secret, "/api/memories", {"text": MARK, "entities": [{"label": ENTITY}]}))["id"]
+    await auth_site.request(secret, "PUT", "/memory/MEMORY.md", json={"text": MARK})
+    schedule_body = {"name": MARK, "cron": "0 9 * * *", "action": {"type": "notify", "message": MARK}}
+    schedule = (await auth_site.post(secret, "/api/schedules", schedule_body))["id"]
+    reminder_body = {"content": MARK, "trigger_type": "time", "trigger_value": "in 9 h"}
+    reminder = (await auth_site.post(secret, "/api/reminders", reminder_body))["id"]
+    webhook_body = {"url": "https://93.184.216.34/", "events": ["reminder.*"], "description": MARK}
+    webhook = (await auth_site.post(secret, "/api/webhooks", webhook_body))["id"]
     return {
+        "{webhook_id:str}": webhook,
+        "{delivery_id:str}": "msg_none",
+        "{memory_id:str}": memory,
+        "{reminder_id:str}": reminder,
+        "{schedule_id:str}": schedule,
         "{thread_id:str}": thread,
         "{run_id:str}": run,
         "{artifact_id:str}": artifact,
@@ -51,6 +89,8 @@ async def foreign_ids(auth_site: AuthSite, globex_admin_key: str) -> dict[str, s
         "{task_id:int}": "1",
         "{session_id:str}": session,
         "{key_id:str}": key,
+        "{message_id:str}": message,
+        "{grant_id:str}": grant,
     }
 
 
@@ -79,7 +119,7 @@ async def test_no_list_shows_anything_of_another_space(
     auth_site: AuthSite, foreign_ids: dict[str, str], name: str, path: str
 ) -> None:
     status, text = await _request(auth_site, name, "GET", path)
-    assert status == 200 or name in WITHOUT_SPACE
+    assert status == (404 if name in NOT_FOUND else 200) or name in WITHOUT_SPACE
     assert MARK not in text
     assert not [value for value in foreign_ids.values() if len(value) > 1 and value in text]
 
@@ -87,14 +127,20 @@ async def test_no_list_shows_anything_of_another_space(
 async def test_the_owner_sees_its_objects(
     auth_site: AuthSite, foreign_ids: dict[str, str], globex_admin_key: str
 ) -> None:
-    for path in ("/api/threads", "/api/runs", "/api/artifacts", "/api/files", "/tasks", "/sessions", "/api/keys"):
+    for path in (
+        *("/api/threads", "/api/runs", "/api/artifacts", "/api/files", "/tasks", "/sessions", "/api/keys"),
+        *("/api/memories", f"/api/memories/graph?start={ENTITY}", "/api/memories/timeline", "/api/schedules"),
+        *("/memory/MEMORY.md", f"/memory/search?q={MARK}"),
+    ):
         assert MARK in (await auth_site.request(globex_admin_key, "GET", path)).text, path
 
 
 async def _request(auth_site: AuthSite, name: str, method: str, path: str) -> tuple[int, str]:
     body = {"json": BODIES[name]} if name in BODIES else {}
     headers = bearer(auth_site.keys[f"{ACME} admin"])
-    async with auth_site.site.client.stream(method, path, headers=headers, **body) as response:
+    async with auth_site.site.client.stream(
+        method, path, headers=headers, params=QUERIES.get(name), **body
+    ) as response:
         return response.status_code, (await response.aread()).decode()
 
 

@@ -117,6 +117,21 @@ async def test_an_admin_sees_and_revokes_only_keys_of_its_own_spaces(auth_site: 
     await auth_site.get(both["secret"], "/api/threads")
 
 
+async def test_a_key_of_a_deleted_space_is_revoked_and_hidden_from_other_admins(
+    auth_site: AuthSite, globex_key: str
+) -> None:
+    await auth_site.post(auth_site.root, "/api/spaces", {"id": "closed"})
+    key = await auth_site.key("read", "closed")
+    check_status(await auth_site.request(auth_site.root, "DELETE", "/api/spaces/closed"), 204)
+    check_status(await auth_site.request(key["secret"], "GET", "/api/threads"), 401)
+    check_status(await auth_site.request(globex_key, "DELETE", f"/api/keys/{key['id']}"), 404)
+    assert key["id"] not in {each["id"] for each in (await auth_site.get(globex_key, "/api/keys"))["items"]}
+    (listed,) = [
+        each for each in (await auth_site.get(auth_site.root, "/api/keys"))["items"] if each["id"] == key["id"]
+    ]
+    assert listed["revoked_at"] is not None
+
+
 async def test_a_key_of_several_spaces_is_valid_in_each(auth_site: AuthSite) -> None:
     both = (await auth_site.key("read", GLOBEX, ACME))["secret"]
     for space in (ACME, GLOBEX):

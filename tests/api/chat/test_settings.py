@@ -99,9 +99,9 @@ async def change(site: Site, body: Json, *, expect: int = 200, **headers: str) -
 async def test_settings_are_shown_with_their_defaults(site: Site, file: File) -> None:
     found = await site.get("/settings")
     assert list(found) == ["settings", "keys", "restart", "error"]
-    assert (found["settings"]["locale"], found["settings"]["workers"]) == ("ja", 16)
+    assert (found["settings"]["locale"], found["settings"]["workers"]) == ("ja", 64)
     context = found["settings"]["context"]
-    assert (context["tools_shown"], context["anti_drift_every"]) == (40, 5)
+    assert (context["tools_shown"], context["anti_drift_every"]) == (64, 5)
     assert (found["keys"], found["error"]) == ({}, None)
 
 
@@ -125,7 +125,7 @@ async def test_null_removes_a_setting_unless_null_is_a_valid_value(site: Site, f
         "providers": {},
     }
     shown = (await change(site, {"context": None, "workers": None, "locale": None})).json()["settings"]
-    assert (shown["context"]["anti_drift_every"], shown["workers"], shown["locale"]) == (10, 16, None)
+    assert (shown["context"]["anti_drift_every"], shown["workers"], shown["locale"]) == (10, 64, None)
     assert "context" not in file.json
 
 

@@ -206,6 +206,45 @@ async def test_a_session_without_a_cursor_starts_with_active_tasks(site: Site) -
         await client.check_open()
 
 
+async def test_the_feed_sends_a_hint_for_each_change_of_a_run(site: Site) -> None:
+    async with connect(site.host) as client:
+        await client.send("subscribe", id="1", channel="feed")
+        assert await client.expect("subscribed") == {"type": "subscribed", "id": "1", "channel": "feed"}
+        manual_run = await start_manual_run(site.store)
+        hint = await client.expect("event")
+        assert (hint["channel"], hint["data"]["run_id"]) == ("feed", manual_run.id)
+        await client.send("subscribe", channel="feed")
+        assert (await client.expect_error())["code"] == "ALREADY_SUBSCRIBED"
+        await client.send("unsubscribe", channel="feed")
+        while (await client.next())["type"] == "event":
+            pass
+
+
+async def test_notifications_are_followed_after_a_number(site: Site) -> None:
+    run = await site.post(f"/api/threads/{await site.thread()}/runs", {"input": "x"})
+    await site.post(f"/api/runs/{run['id']}/cancel", {}, expect=200)
+    (latest,) = (await site.get("/api/notifications", limit=1))["items"]
+    async with connect(site.host) as client:
+        await client.send("subscribe", channel="notifications", after=latest["number"] - 1)
+        assert (await client.expect("subscribed"))["after"] == latest["number"] - 1
+        frame = await client.expect("event")
+        assert (frame["channel"], frame["seq"], frame["data"]["run_id"]) == (
+            "notifications",
+            latest["number"],
+            latest["run_id"],
+        )
+    async with connect(site.host) as client:
+        await client.send("subscribe", channel="notifications")
+        assert (await client.expect("subscribed"))["after"] == latest["number"]
+
+
+@pytest.mark.parametrize(("channel", "after"), [("feed", 1), ("notifications", "x"), ("notifications", 10**9)])
+async def test_an_invalid_position_of_a_channel_is_rejected(site: Site, channel: str, after: Json) -> None:
+    async with connect(site.host) as client:
+        await client.send("subscribe", channel=channel, after=after)
+        assert (await client.expect_error())["code"] == "BAD_CURSOR"
+
+
 async def test_a_deleted_task_is_not_found(site: Site) -> None:
     manual_run = await start_manual_run(site.store)
     await manual_run.finish()

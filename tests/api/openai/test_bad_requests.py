@@ -64,7 +64,12 @@ BODIES: Final[list[tuple[Json, str | None]]] = [
     ({"messages": [user("x")], "n": 2}, "n"),
     ({"messages": [user("x")], "logprobs": True}, "logprobs"),
     ({"messages": [user("x")], "top_logprobs": 3}, "top_logprobs"),
-    ({"messages": [user("x")], "response_format": {"type": "json_object"}}, "response_format"),
+    ({"messages": [user("x")], "response_format": {"type": "xml"}}, "response_format.type"),
+    ({"messages": [user("x")], "response_format": {"type": "json_schema"}}, "response_format"),
+    (
+        {"messages": [user("x")], "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": 7}}}},
+        "output_schema",
+    ),
     ({"messages": [user("x")], "modalities": ["text", "audio"]}, "modalities"),
     ({"messages": [user("x")], "audio": {"voice": "x"}}, "audio"),
     ({"messages": [user("x")], "tool_choice": "required"}, "tool_choice"),

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from openai import APIStatusError, AsyncOpenAI, NotFoundError
+from openai import APIStatusError, AsyncOpenAI, InternalServerError, NotFoundError
 from openai.types.chat import ChatCompletion
 
 from holdfast.domain.content import ImagePart, Json
@@ -275,3 +275,29 @@ async def test_a_run_continues_after_the_client_disconnects(site: Site, openai: 
     await eventually(disconnected)
     assert not (await site.store.runs.get(SPACE, run)).status.terminal
     await site.post(f"/api/runs/{run}/cancel", expect=200)
+
+
+class TestStructuredOutput:
+    """`response_format`: the reply is JSON that matches a schema."""
+
+    FORMAT: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"required": ["city"]}}}
+
+    async def test_the_reply_is_only_the_valid_answer(self, openai: AsyncOpenAI) -> None:
+        chat: Any = {"model": "structured", "messages": [user("go")], "response_format": self.FORMAT}
+        completion = await openai.chat.completions.create(**chat)
+        assert completion.choices[0].message.content == '{"city": "Rome"}'
+        text, _ = await stream_chat(openai, **chat)
+        assert text == '{"city": "Rome"}'
+
+    async def test_any_object_will_do_without_a_schema(self, openai: AsyncOpenAI) -> None:
+        completion = await openai.chat.completions.create(
+            model="structured", messages=[user("go")], response_format={"type": "json_object"}
+        )
+        assert completion.choices[0].message.content == '{"town": "Rome"}'
+
+    async def test_a_reply_that_never_matches_is_an_error(self, openai: AsyncOpenAI) -> None:
+        with pytest.raises(InternalServerError) as caught:
+            await openai.chat.completions.create(
+                model="unstructured", messages=[user("go")], response_format={"type": "json_object"}
+            )
+        assert (caught.value.status_code, caught.value.code) == (502, "OUTPUT_INVALID")

@@ -14,8 +14,7 @@ from holdfast.api.app import create_app
 from holdfast.api.middleware import HostOriginMiddleware
 from holdfast.api.use_cases import UseCases
 from holdfast.bootstrap.use_cases import PrincipalUseCases, make_live_streams
-from holdfast.bootstrap.workspace import Options
-from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.bootstrap.workspace import Options, open_workspace
 from holdfast.control.principal import LOCAL_PRINCIPAL
 from tests.api.site import serve_app
 from tests.support.fork_server import SendMessage

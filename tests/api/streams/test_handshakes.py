@@ -71,7 +71,7 @@ async def test_a_refused_handshake_gets_an_http_error_and_is_logged(
         response = await read_response(site, f"{method} {path} {headers}", after=b"{}")
     head, _, body = response.partition(b"\r\n\r\n")
     assert (int(head.split()[1]), json.loads(body)["error"]["code"]) == (status, code)
-    (line,) = [record for record in caplog.records if record.name == "holdfast.requests"]
+    (line,) = [record for record in caplog.records if (record.name, record.levelname) == ("holdfast.requests", "INFO")]
     assert f" {path.partition('?')[0]} {status} " in line.getMessage()
 
 

@@ -13,6 +13,7 @@ import pytest
 from holdfast.api.streams.websocket import MAX_CLIENT_MESSAGE_BYTES, WebSocketCloseCode
 from holdfast.api.uvicorn_protocols import (
     DRAIN_CHECK_SECONDS,
+    MAX_FRAMES_PER_READ,
     MAX_UNFINISHED_HEAD_BYTES,
     HttpProtocol,
     WebSocketProtocol,
@@ -66,11 +67,12 @@ async def test_unread_pongs_are_not_buffered_without_limit(own_site: Site) -> No
     manual_run = await start_manual_run(own_site.store)
     with closing(await open_stalled(own_site, f"/api/runs/{manual_run.id}/ws", headers=VALID_HEADERS)) as flood:
         loop = asyncio.get_running_loop()
-        pings = PING * 1000
+        pings = PING * 100
         with suppress(TimeoutError):  # the server may read nothing more
             async with asyncio.timeout(2):
                 for _ in range(FLOOD_BYTES // len(pings)):
                     await loop.sock_sendall(flood, pings)
+                    await asyncio.sleep(0)  # the server reads them: more at once would close the socket
         assert max(each.get_write_buffer_size() for each in transports()) < 1024 * 1024
 
 
@@ -82,7 +84,8 @@ async def test_a_client_that_pings_and_reads_nothing_is_disconnected(workshop: A
             loop = asyncio.get_running_loop()
             with pytest.raises(ConnectionError):
                 while True:
-                    await with_timeout(loop.sock_sendall(flood, PING * 1000))
+                    await with_timeout(loop.sock_sendall(flood, PING * 100))
+                    await asyncio.sleep(0)
         await until(lambda: site.streams.open_count == 0)
 
 
@@ -123,6 +126,24 @@ async def test_a_message_that_is_too_large_closes_the_socket(site: Site) -> None
         await stream.send("x" * (MAX_CLIENT_MESSAGE_BYTES + 1))
         await with_timeout(stream.wait_closed())
         assert stream.close_code == WebSocketCloseCode.TOO_LARGE
+
+
+@pytest.mark.parametrize("frame", [b"\x89\x80", b"\x8a\x80", b"\x01\x80", b"\x81\x81"], ids=lambda frame: frame.hex())
+async def test_too_many_frames_at_once_close_the_socket(
+    site: Site, frame: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    manual_run = await start_manual_run(site.store)
+    reader, writer = await asyncio.open_connection(*site.host.split(":"))
+    writer.write(f"GET /api/runs/{manual_run.id}/ws HTTP/1.1\r\nHost: {site.host}\r\n{VALID_HEADERS}\r\n".encode())
+    await with_timeout(reader.readuntil(b"\r\n\r\n"))
+    rest = (b"\x00\x80" if frame[0] == 1 else frame) + 4 * b"\0" + (b"x" if frame[1] == 0x81 else b"")
+    writer.write(frame + 4 * b"\0" + (b"x" if frame[1] == 0x81 else b"") + rest * 20 * MAX_FRAMES_PER_READ)
+    with suppress(ConnectionError):
+        received = await with_timeout(reader.read(-1))
+        assert b"too many frames at once" in received
+    writer.close()
+    await until(lambda: site.streams.open_count == 0)
+    assert "Traceback" not in caplog.text
 
 
 async def test_invalid_utf_8_closes_the_socket(site: Site) -> None:

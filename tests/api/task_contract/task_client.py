@@ -51,6 +51,18 @@ def fill(workshop: AgentWorkspace) -> AgentWorkspace:
     silent: dict[str, Json] = {"command": "sleep", "args": ["60"], "sandbox": "off"}
     workshop.agent(say("x"), name="patient", tools=["mcp__silent__any"], mcp_servers={"silent": silent})
     workshop.agent(say("no tasks"), name="talker", task={"enabled": False})
+    workshop.agent(say("helped anyway"), name="unsaid", task={})
+    workshop.agent(calling(call("agent_spawn", agent="unsaid", input="x")), say("ok"), name="lender", tools=_SPAWN)
+    costly = {"input_tokens": 6, "output_tokens": 4}
+    workshop.agent(
+        calling(call("agent_spawn", agent="bot", input="x")), say("ok", usage=costly), name="spender", tools=_SPAWN
+    )
+    status, told = (
+        call("task_status", task_id="{$last_user}"),
+        call("task_subscribe", task_id="{$last_user}", wait=True),
+    )
+    workshop.agent(calling(status), say("{$last_tool}"), name="checker", tools=["task_status"])
+    workshop.agent(calling(told), say("{$last_tool}"), name="subscriber", tools=["task_subscribe"])
     workshop.agent(name="broken", model=7)
     return workshop
 

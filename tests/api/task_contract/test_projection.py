@@ -261,13 +261,14 @@ def test_a_call_repeated_after_a_crash_is_reported_once() -> None:
     ]
 
 
-async def test_a_repeated_model_call_counts_as_an_iteration() -> None:
+@pytest.mark.parametrize(("state", "iteration"), [(StepState.DONE, 2), (StepState.FAILED, 1)])
+async def test_only_answered_model_calls_count_as_iterations(state: StepState, iteration: int) -> None:
     first, second = [
-        Step(number=number, kind=StepKind.MODEL, name="m", key="k", state=StepState.DONE, attempt=attempt)
-        for number, attempt in ((1, 2), (3, 1))
+        Step(number=number, kind=StepKind.MODEL, name="m", key="k", state=state, attempt=attempt)
+        for number, attempt, state in ((1, 2, state), (3, 3, StepState.STARTED))
     ]
     context = await newest_context(_Contexts(), _Steps([first, second]), run_with(RunStatus.RUNNING))
-    assert context is not None and context.iteration == 3
+    assert context is not None and context.iteration == iteration
 
 
 class _Contexts:

@@ -61,7 +61,7 @@ async def test_a_failed_task_has_its_error(client: TaskClient) -> None:
     task = await client.read(await client.run_to_end("failing"))
     check_task(task, eventCount=int)
     assert (task["status"], task["output"]) == ("failed", None)
-    assert task["error"].items() >= {"code": "MODEL_REFUSED", "message": "no", "iteration": 1}.items()
+    assert task["error"].items() >= {"code": "MODEL_REFUSED", "message": "no", "iteration": 0}.items()
     assert task["finished_at"] is not None
 
 

@@ -187,8 +187,8 @@ class TestRespond:
         ({"type": "null"}, "null", None),
     ],
 )
-def test_a_message_is_read_as_text_or_as_json_by_the_schema(schema: Json, message: str, answer: Json) -> None:
-    assert parse_response(_interrupt(schema), message) == answer
+async def test_a_message_is_read_as_text_or_as_json_by_the_schema(schema: Json, message: str, answer: Json) -> None:
+    assert await parse_response(_interrupt(schema), message) == answer
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ def test_a_message_is_read_as_text_or_as_json_by_the_schema(schema: Json, messag
         ({"enum": ["a"]}, '"b"'),
     ],
 )
-def test_a_message_that_fits_neither_way_is_rejected(schema: Json, message: str) -> None:
+async def test_a_message_that_fits_neither_way_is_rejected(schema: Json, message: str) -> None:
     with pytest.raises(ContractInvalid) as error:
-        parse_response(_interrupt(schema), message)
+        await parse_response(_interrupt(schema), message)
     assert error.value.details == {"field": "message", "schema": schema}
 
 

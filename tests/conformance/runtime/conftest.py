@@ -10,12 +10,14 @@ import pytest
 from holdfast.control.local_runtime import LocalLibrary
 from holdfast.control.platform_tools import CombinedTools, PlatformTools
 from holdfast.control.remote_methods import RemoteMethods
+from holdfast.control.skills import SkillShelf
 from holdfast.domain.tool import REMOTE_METHOD_PREFIX
 from holdfast.ports.workspace import Agents
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
+from holdfast.workspace.skills import WorkspaceSkills
 from tests.conformance.conftest import OTHER, SPACE, opened
 from tests.conformance.ports import ports_of
 from tests.conformance.runtime.implementations import IMPLEMENTATIONS, Runtime
@@ -59,6 +61,14 @@ def agents(workshop: AgentWorkspace) -> Agents:
 
 
 @pytest.fixture
+def skills(control: Store, workshop: AgentWorkspace) -> SkillShelf:
+    """Return the skills of the workspace, which are read again at every request."""
+    seconds = count()
+    folders = WorkspaceSkills(Workspace(workshop.folder), monotonic=lambda: float(next(seconds)))
+    return SkillShelf(folders, control.skills)
+
+
+@pytest.fixture
 def methods(control: Store) -> RemoteMethods:
     """Return the remote methods of clients, without a grace period for reconnects."""
     return RemoteMethods(control.journal, reconnect_wait=0)
@@ -66,7 +76,7 @@ def methods(control: Store) -> RemoteMethods:
 
 @pytest.fixture
 async def runtime(
-    control: Store, agents: Agents, methods: RemoteMethods, implementation: str
+    control: Store, agents: Agents, skills: SkillShelf, methods: RemoteMethods, implementation: str
 ) -> AsyncIterator[Runtime]:
     """Yield the ports of a worker."""
     served = Runtime(
@@ -75,7 +85,7 @@ async def runtime(
         remote=CombinedTools(
             PlatformTools(control.runs, control.journal, control.values), prefixed={REMOTE_METHOD_PREFIX: methods}
         ),
-        library=LocalLibrary(agents, control.files, control.interrupts),
+        library=LocalLibrary(agents, control.files, control.artifacts, control.grants, control.reminders, skills),
     )
     async with IMPLEMENTATIONS[implementation](served) as ports:
         yield ports

@@ -3,17 +3,23 @@
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
-from holdfast.domain.artifact import NewFile
+from holdfast.domain.artifact import ArtifactType, NewArtifact, NewFile
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
-from holdfast.domain.errors import Conflict, NotFound
-from holdfast.domain.ids import InterruptId
+from holdfast.domain.errors import NotFound
+from holdfast.domain.ids import ArtifactId, FileId, InterruptId, SkillId
 from holdfast.domain.interrupt import InterruptResponse
 from holdfast.domain.limits import Limits
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.skill import NewSkill, SkillContent, SkillPatch, SkillSource
+from holdfast.domain.thread import NewThread
 from holdfast.ports.runtime import StoredFile
 from holdfast.store.store import Store
 from tests.builders import claim
+from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.conversations import claim_run
 from tests.conformance.run_builders import WAITING_FOR_PERSON, commit, new_interrupt, running
 from tests.conformance.runtime.implementations import Runtime
 from tests.scenario.agents.agent_workspace import AgentWorkspace
@@ -55,49 +61,31 @@ async def test_a_file_of_the_space_is_read_with_its_bytes(store: Store, runtime:
         await runtime.library.file(lease, kept.id)
 
 
-async def test_a_granted_rule_takes_effect_at_once_and_is_stored_once(store: Store, runtime: Runtime) -> None:
+async def test_a_file_is_described_without_its_bytes(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go", agent_type="bot")
+    kept = await store.files.create(lease.space_id, NewFile(name="a.png", media_type="image/png", content=b"\x89PNG"))
+    assert await runtime.library.file_info(lease, kept.id) == kept
+    with pytest.raises(NotFound):
+        await runtime.library.file_info(lease, FileId("fil_missing"))
+
+
+async def test_the_newest_version_of_an_artifact_is_returned(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go", agent_type="bot")
+    new = NewArtifact(id=ArtifactId("art_1"), type=ArtifactType.DOC, title="x", content="x", metadata={"a": 1})
+    _, newest = [await store.artifacts.create(lease.space_id, lease.run_id, new) for _ in range(2)]
+    assert await runtime.library.artifact(lease, ArtifactId("art_1")) == newest
+    with pytest.raises(NotFound):
+        await runtime.library.artifact(lease, ArtifactId("art_missing"))
+
+
+async def test_a_grant_of_the_space_takes_effect_at_once_and_is_stored_once(store: Store, runtime: Runtime) -> None:
     lease = await answered(store, {"decision": "deny"})
-    assert (await runtime.library.agent(lease)).granted == []
+    assert await runtime.library.grants(lease) == {}
     for chosen in ({}, {"rules": WIDE}, {}):
         lease = await answered(store, {"decision": "always", **chosen})
-        await runtime.library.grant(lease, agent="bot", rules=chosen.get("rules", NARROW))
-    assert (await runtime.library.agent(lease)).granted == [*NARROW, *WIDE]
-
-
-@pytest.mark.parametrize(
-    ("response", "agent", "rules"),
-    [
-        ({"decision": "approve"}, "bot", NARROW),
-        ({"decision": "deny"}, "bot", NARROW),
-        ({"decision": "always"}, "bot", WIDE),
-        ({"decision": "always"}, "bot", ["bash"]),
-        ({"decision": "always", "rules": ["bash"]}, "bot", ["bash"]),
-        ({"decision": "always"}, "adder", NARROW),
-        ("always", "bot", NARROW),
-        (None, "bot", NARROW),
-    ],
-)
-async def test_a_rule_without_a_response_is_not_granted(
-    store: Store, runtime: Runtime, response: Json, agent: str, rules: list[str]
-) -> None:
-    lease = await answered(store, response)
-    with pytest.raises(Conflict, match="ask a person first"):
-        await runtime.library.grant(lease, agent=agent, rules=rules)
-    assert (await runtime.library.agent(lease)).granted == []
-
-
-async def test_a_response_in_another_run_grants_nothing(store: Store, runtime: Runtime) -> None:
-    await answered(store, {"decision": "always"})
-    with pytest.raises(Conflict, match="ask a person first"):
-        await runtime.library.grant(await running(store, "go", agent_type="bot"), agent="bot", rules=NARROW)
-
-
-async def test_nothing_is_granted_in_an_invalid_file(store: Store, runtime: Runtime, workshop: AgentWorkspace) -> None:
-    lease = await answered(store, {"decision": "always"})
-    workshop.write("permissions.json", "{")
-    with pytest.raises(Conflict, match="permissions.json"):
-        await runtime.library.grant(lease, agent="bot", rules=NARROW)
-    assert (workshop.folder / "permissions.json").read_text() == "{"
+    assert await runtime.library.grants(lease) == {"bot": [*NARROW, *WIDE]}
+    other = (await store.runs.create(OTHER, NewRun(thread=NewThread(agent_type="bot")))).run
+    assert await runtime.library.grants(await claim_run(store, other)) == {}
 
 
 async def answered(store: Store, response: Json) -> Lease:
@@ -108,3 +96,42 @@ async def answered(store: Store, response: Json) -> Lease:
     await commit(store, lease, interrupts=[new_interrupt(name, metadata=told)], move=WAITING_FOR_PERSON)
     await store.interrupts.respond(lease.space_id, InterruptId(name), InterruptResponse(response=response))
     return await claim(store)
+
+
+async def test_the_skills_of_a_run_come_from_its_agent_the_workspace_its_space_and_holdfast(
+    store: Store, runtime: Runtime, workshop: AgentWorkspace
+) -> None:
+    text = "---\ndescription: Weigh.\n---\nUse the scales."
+    for folder in ("skills/scales", "agents/bot/skills/scales", "agents/adder/skills/foreign"):
+        workshop.write(f"{folder}/SKILL.md", text)
+    workshop.write("skills/scales/references/limits.md", "30 kg")
+    content = SkillContent(name="ours", description="d", instructions="i")
+    ours = await store.skills.create(SPACE, NewSkill(content=content, contents={"scripts/x.py": b"print()"}))
+    await store.skills.create(OTHER, NewSkill(content=replace(content, name="theirs")))
+    lease = await running(store, "go", agent_type="bot")
+    listing = await runtime.library.skills(lease)
+    found = [(skill.name, skill.source) for skill in listing.skills if skill.source is not SkillSource.OFFICIAL]
+    assert found == [
+        ("scales", SkillSource.AGENT),
+        ("scales", SkillSource.WORKSPACE),
+        ("ours", SkillSource.SPACE),
+    ]
+    assert "research-brief" in {skill.name for skill in listing.skills}
+    shared = next(skill for skill in listing.skills if skill.source is SkillSource.WORKSPACE)
+    assert await runtime.library.skill_file(lease, shared.id, "references/limits.md") == b"30 kg"
+    assert await runtime.library.skill_file(lease, ours.id, "scripts/x.py") == b"print()"
+    for skill, path in ((ours.id, "scripts/y.py"), (SkillId("skl_missing"), "scripts/x.py")):
+        with pytest.raises(NotFound):
+            await runtime.library.skill_file(lease, skill, path)
+
+
+async def test_the_listing_of_skills_changes_only_with_a_skill(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go", agent_type="bot")
+    first = await runtime.library.skills(lease)
+    assert (await runtime.library.skills(lease)).revision == first.revision
+    content = SkillContent(name="ours", description="d", instructions="i")
+    made = await store.skills.create(SPACE, NewSkill(content=content))
+    second = await runtime.library.skills(lease)
+    assert len(second.skills) == len(first.skills) + 1 and second.revision != first.revision
+    await store.skills.update(SPACE, made.id, SkillPatch(enabled=False))
+    assert (await runtime.library.skills(lease)).revision == first.revision

@@ -1,8 +1,8 @@
 """`RemoteTools` of clients: methods that they offer to the runs of their space, called under a lease."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -53,14 +53,14 @@ class Parrot:
         return [each for each in self.told if isinstance(each, MethodCallFrame)]
 
 
-@contextmanager
-def offering(
+@asynccontextmanager
+async def offering(
     methods: RemoteMethods, *offered: RemoteMethod, space: SpaceId = SPACE, quiet: bool = False
-) -> Iterator[Parrot]:
+) -> AsyncIterator[Parrot]:
     """Connect a client while the context is open."""
     parrot = Parrot(quiet=quiet)
     with methods.connected(space, send=parrot.hear) as parrot.client:
-        methods.offer(parrot.client, offered)
+        await methods.offer(parrot.client, offered)
         yield parrot
 
 
@@ -69,8 +69,8 @@ async def test_methods_are_listed_as_tools_while_their_client_is_connected(
 ) -> None:
     lease = await running(store, "go")
     before = await runtime.remote.list(lease)
-    with offering(methods, READ, ECHO):
-        found = [check_tool_spec(spec) for spec in await runtime.remote.list(lease)]
+    async with offering(methods, READ, ECHO):
+        found = [check_tool_spec(spec) for spec in (await runtime.remote.list(lease)).tools]
         assert [spec.name for spec in found] == sorted(spec.name for spec in found)
         kinds = {spec.name: (spec.kind, spec.read_only) for spec in found if spec.name.startswith("remote__")}
         assert kinds == {
@@ -84,7 +84,7 @@ async def test_a_method_is_called_with_the_key_of_the_call(
     store: Store, runtime: Runtime, methods: RemoteMethods
 ) -> None:
     lease = await running(store, "go")
-    with offering(methods, ECHO) as parrot:
+    async with offering(methods, ECHO) as parrot:
         replies = [await runtime.remote.call(lease, "remote__echo", {"n": n}, key="k") for n in (1, 2)]
     assert [reply.content for reply in replies] == [{"n": 1}, {"n": 2}]
     assert {each.key for each in parrot.calls} == {"k"} and len({each.call_id for each in parrot.calls}) == 2
@@ -94,14 +94,15 @@ async def test_a_method_that_nobody_offers_is_not_found(store: Store, runtime: R
     lease = await running(store, "go")
     with pytest.raises(NotFound, match="remote__echo"):
         await runtime.remote.call(lease, "remote__echo", {}, key="k")
-    with offering(methods, READ), pytest.raises(NotFound):
-        await runtime.remote.call(lease, "remote__echo", {}, key="k")
+    async with offering(methods, READ):
+        with pytest.raises(NotFound):
+            await runtime.remote.call(lease, "remote__echo", {}, key="k")
 
 
 async def test_a_client_of_another_space_offers_nothing(store: Store, runtime: Runtime, methods: RemoteMethods) -> None:
     lease = await running(store, "go")
-    with offering(methods, ECHO, space=OTHER) as parrot:
-        assert "remote__echo" not in [spec.name for spec in await runtime.remote.list(lease)]
+    async with offering(methods, ECHO, space=OTHER) as parrot:
+        assert "remote__echo" not in [spec.name for spec in (await runtime.remote.list(lease)).tools]
         with pytest.raises(NotFound):
             await runtime.remote.call(lease, "remote__echo", {}, key="k")
         assert parrot.calls == []
@@ -110,8 +111,9 @@ async def test_a_client_of_another_space_offers_nothing(store: Store, runtime: R
 async def test_no_client_is_called_with_a_lost_lease(store: Store, runtime: Runtime, methods: RemoteMethods) -> None:
     lease = await running(store, "go")
     await store.runs.end(SPACE, lease.run_id)
-    with offering(methods, ECHO) as parrot, pytest.raises(LeaseLost):
-        await runtime.remote.call(lease, "remote__echo", {}, key="k")
+    async with offering(methods, ECHO) as parrot:
+        with pytest.raises(LeaseLost):
+            await runtime.remote.call(lease, "remote__echo", {}, key="k")
     assert parrot.calls == []
 
 
@@ -120,10 +122,9 @@ async def test_a_call_whose_client_disconnects_settles_by_its_tool_class(
     store: Store, runtime: Runtime, methods: RemoteMethods, method: RemoteMethod, unknown: bool
 ) -> None:
     lease = await running(store, "go")
-    async with asyncio.TaskGroup() as tasks:
-        with offering(methods, method, quiet=True) as parrot:
-            calling = tasks.create_task(runtime.remote.call(lease, method.tool, {}, key="k"))
-            await parrot.called.wait()
+    async with asyncio.TaskGroup() as tasks, offering(methods, method, quiet=True) as parrot:
+        calling = tasks.create_task(runtime.remote.call(lease, method.tool, {}, key="k"))
+        await parrot.called.wait()
     reply = calling.result()
     assert (reply.failed, reply.unknown) == (True, unknown)
     assert str(reply.content).startswith("CLIENT_GONE: ")
@@ -133,7 +134,7 @@ async def test_a_cancelled_call_is_cancelled_at_its_client(
     store: Store, runtime: Runtime, methods: RemoteMethods
 ) -> None:
     lease = await running(store, "go")
-    with offering(methods, ECHO, quiet=True) as parrot:
+    async with offering(methods, ECHO, quiet=True) as parrot:
         async with asyncio.TaskGroup() as tasks:
             calling = tasks.create_task(runtime.remote.call(lease, "remote__echo", {}, key="k"))
             await parrot.called.wait()
@@ -146,7 +147,7 @@ async def test_a_method_raises_no_interrupt_and_needs_no_trust(
 ) -> None:
     lease = await running(store, "go")
     asked: dict[str, Json] = {}
-    with offering(methods, ECHO):
+    async with offering(methods, ECHO):
         with pytest.raises(NotFound):
             question = ToolInterrupt(message="?")
             await runtime.remote.resume(lease, "remote__echo", asked, key="k", interrupt=question, response=None)

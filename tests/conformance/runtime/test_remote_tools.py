@@ -15,7 +15,7 @@ from tests.conformance.runtime.implementations import Runtime
 
 async def test_the_tools_of_a_run_are_listed_by_name(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go")
-    names = [check_tool_spec(spec).name for spec in await runtime.remote.list(lease)]
+    names = [check_tool_spec(spec).name for spec in (await runtime.remote.list(lease)).tools]
     assert names == sorted(names)
     assert "task_status" in names
 

@@ -12,19 +12,19 @@ import msgspec
 
 from holdfast.agent.model_stream import StreamTimings
 from holdfast.agent.run_context import LoopConfig, RetryPolicy
-from holdfast.bootstrap.workspace import Holdfast, Options
-from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.bootstrap.workspace import OpenWorkspace, Options, open_workspace
 from holdfast.domain.content import Json
 from holdfast.domain.context import ReadContext
 from holdfast.domain.events import Custom, Event, decode_event
 from holdfast.domain.events.custom import HoldfastEvent, from_custom
+from holdfast.domain.ids import SpaceId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.interrupt import Interrupt, InterruptStatus
 from holdfast.domain.message import Message
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.space import DEFAULT_SPACE
-from holdfast.domain.step import Step
+from holdfast.domain.step import Lane, Step
 from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer
 from holdfast.testing.clock import HeldClock
@@ -74,16 +74,19 @@ class AgentWorkspace:
         self.configure(name, **settings)
 
     def configure(self, name: str = "bot", **settings: Json) -> None:
-        """Write the settings of an agent."""
-        self.write(f"agents/{name}/agent.json", {"model": "scripted:script.json", **settings})
+        """Write the settings of an agent; it accepts tasks unless they say otherwise."""
+        defaults: dict[str, Json] = {"model": "scripted:script.json", "task": {"enabled": True}}
+        self.write(f"agents/{name}/agent.json", {**defaults, **settings})
 
     def script(self, *turns: Turn, agent: str = "bot", **more: Json) -> None:
         """Write the script of an agent's model."""
         self.write(f"agents/{agent}/script.json", {"turns": list(turns), **more})
 
-    def provider(self, server: StubOpenAIServer, **settings: Json) -> None:
-        """Configure a stub server as the provider `local`."""
-        self.write("settings.json", {"providers": {"local": {"api": "openai", "base_url": server.url, **settings}}})
+    def provider(self, server: StubOpenAIServer, *, lane: Lane = Lane.DIRECT, **settings: Json) -> None:
+        """Configure a stub server as the provider `local`, whose models take a lane."""
+        providers: Json = {"local": {"api": "openai", "base_url": server.url, **settings}}
+        off: Json = ["local"] if lane is Lane.LIBRARY else []
+        self.write("settings.json", {"providers": providers, "direct_lane_off": off})
 
     def write(self, name: str, content: str | dict[str, Json]) -> None:
         """Write a file of the workspace atomically."""
@@ -113,16 +116,16 @@ class AgentWorkspace:
 class AgentRuntime:
     """An open workspace."""
 
-    def __init__(self, holdfast: Holdfast, clock: HeldClock | None = None) -> None:
+    def __init__(self, holdfast: OpenWorkspace, clock: HeldClock | None = None) -> None:
         self.holdfast = holdfast
         self.store = holdfast.store
         self.runs = holdfast.runs
         self._clock = clock
 
-    async def start(self, text: str = "go", *, agent: str = "bot", **options: Any) -> Run:
+    async def start(self, text: str = "go", *, agent: str = "bot", space: SpaceId = SPACE, **options: Any) -> Run:
         """Start a run with a user message."""
         new = NewRun(**{"thread": NewThread(agent_type=agent), "messages": [user(text)], **options})
-        return (await self.runs.start(SPACE, new)).run
+        return (await self.runs.start(space, new)).run
 
     async def run_to_end(self, text: str = "go", **options: Any) -> Run:
         """Start a run and wait for its end."""
@@ -130,7 +133,7 @@ class AgentRuntime:
 
     async def wait_until_ended(self, run: Run) -> Run:
         """Wait until a run has ended, and return it."""
-        with self.holdfast.watcher.watch(SPACE, run.id) as watch:
+        with self.holdfast.watcher.watch(run.space_id, run.id) as watch:
             async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
                 await watch.wait_past(sys.maxsize)  # returns only at its end
         return await self.get(run)
@@ -139,7 +142,7 @@ class AgentRuntime:
         """Wait until a run and its children have so many open interrupts, and return them."""
         async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
             while len(interrupts := await self.open_interrupts(run)) < count:
-                for each in (run, *await self.store.runs.children(SPACE, run.id)):
+                for each in (run, *await self.store.runs.children(run.space_id, run.id)):
                     assert (current := await self.get(each)).status is not RunStatus.FAILED, current.error
                 await asyncio.sleep(0.002)
         return interrupts
@@ -154,29 +157,31 @@ class AgentRuntime:
     ) -> list[Event]:
         """Wait for an event in the log of a run, or for one of these statuses; return its events."""
         seq = 0
-        with self.holdfast.watcher.watch(SPACE, run.id) as watch:
+        with self.holdfast.watcher.watch(run.space_id, run.id) as watch:
             async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
                 while True:
                     head = await watch.wait_past(seq)
                     assert head is not None
                     seq = head.last_event_seq
-                    events = [decode_event(event.data) for event in await self.store.events.after(SPACE, run.id)]
+                    events = [decode_event(event.data) for event in await self.store.events.after(run.space_id, run.id)]
                     if head.status in statuses or any(map(matches, events)):
                         return events
                     assert not head.status.terminal, await self.get(run)
 
     async def get(self, run: Run) -> Run:
         """Return the current state of a run."""
-        return await self.store.runs.get(SPACE, run.id)
+        return await self.store.runs.get(run.space_id, run.id)
 
     async def child(self, run: Run, index: int = 0) -> Run:
         """Return a child of a run."""
-        return (await self.store.runs.children(SPACE, run.id))[index]
+        return (await self.store.runs.children(run.space_id, run.id))[index]
 
     async def events(self, run: Run) -> list[Event]:
         """Return the events of a run, which must be a valid stream."""
         status = (await self.get(run)).status
-        events = [decode_event(event.data) for event in await self.store.events.after(SPACE, run.id, limit=10_000)]
+        events = [
+            decode_event(event.data) for event in await self.store.events.after(run.space_id, run.id, limit=10_000)
+        ]
         verify_stream(events, complete=status.terminal)
         return events
 
@@ -187,7 +192,7 @@ class AgentRuntime:
 
     async def messages(self, run: Run) -> list[Message]:
         """Return the messages of a run."""
-        return await self.store.messages.of_run(SPACE, run.id)
+        return await self.store.messages.of_run(run.space_id, run.id)
 
     async def texts(self, run: Run) -> list[str]:
         """Return the messages of a run as text with their role: `user: go`."""
@@ -195,16 +200,16 @@ class AgentRuntime:
 
     async def steps(self, run: Run) -> list[Step]:
         """Return the steps of a run."""
-        return await self.store.steps.of_run(SPACE, run.id)
+        return await self.store.steps.of_run(run.space_id, run.id)
 
     async def context(self, run: Run, call: int = -1) -> ReadContext:
         """Return the context of a model call."""
-        steps = await self.store.contexts.steps(SPACE, run.id)
-        return await self.store.contexts.get(SPACE, run.id, steps[call])
+        steps = await self.store.contexts.steps(run.space_id, run.id)
+        return await self.store.contexts.get(run.space_id, run.id, steps[call])
 
     async def open_interrupts(self, run: Run) -> list[Interrupt]:
         """Return the open interrupts of a run and its children."""
-        interrupts = await self.store.interrupts.of_run(SPACE, run.id, below=True)
+        interrupts = await self.store.interrupts.of_run(run.space_id, run.id, below=True)
         return [interrupt for interrupt in interrupts if interrupt.status is InterruptStatus.OPEN]
 
     async def advance(self, duration: timedelta) -> None:

@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 import holdfast.store.sqlite.database  # noqa: F401 - else each killed process would import it on first use
-from holdfast.bootstrap.workspace import Holdfast, Options
-from holdfast.bootstrap.workspace import open as open_workspace
+from holdfast.bootstrap.workspace import OpenWorkspace, Options, open_workspace
 from holdfast.domain.errors import AlreadyAnswered, Conflict, IdTaken
 from holdfast.domain.ids import RunId
 from holdfast.domain.interrupt import Interrupt, InterruptStatus
@@ -92,7 +91,7 @@ async def _work(task: Task, send_message: SendMessage, tools: Callable[[Path], S
         send_message(len(points.names))
 
 
-async def _answer_all(here: Holdfast, decide: Decide) -> None:
+async def _answer_all(here: OpenWorkspace, decide: Decide) -> None:
     while not (await here.store.runs.get(SPACE, RUN)).status.terminal:
         for interrupt in await here.store.interrupts.of_run(SPACE, RUN):
             if interrupt.status is InterruptStatus.OPEN:

@@ -10,10 +10,11 @@ import pytest
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, IllegalMove
 from holdfast.domain.events import RunFinished
+from holdfast.domain.events.custom import StepChanged
 from holdfast.domain.events.messages import CancelledOutcome
 from holdfast.domain.message import unanswered_calls
 from holdfast.domain.run import Run, RunStatus
-from holdfast.domain.step import StepState
+from holdfast.domain.step import Lane, StepState
 from holdfast.domain.tool import ToolClass
 from holdfast.ports.sandbox import Command
 from holdfast.sandbox.processes import open_processes
@@ -22,6 +23,7 @@ from holdfast.tools.tool import ToolResult
 from tests.scenario.agents.agent_workspace import SPACE, STAND_IN, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import READ_ONLY, BlockingTool, FakeTool
 from tests.scenario.agents.random_cancels import cancel_randomly, check_ended
+from tests.scenario.load import HANG_TIMEOUT_SECONDS
 
 SEED: Final = 20_260_131
 CANCELS: Final = 200
@@ -56,6 +58,26 @@ async def test_cancels_at_random_moments_leave_nothing_behind_on_postgres(postgr
     await cancel_randomly(postgres_workspace, cancels=CANCELS_ON_POSTGRES, at_once=CONCURRENCY, stretch=2, seed=SEED)
 
 
+@pytest.mark.parametrize("streaming", [False, True], ids=["stalled", "streaming"])
+async def test_a_model_call_that_a_cancel_cut_off_is_settled_and_charged(
+    any_workspace: AgentWorkspace, streaming: bool
+) -> None:
+    """The worker learns of the cancel from its heartbeat, or from the next commit of streamed text."""
+    more: dict[str, Json] = {"chunks": 200, "delay_ms": 30} if streaming else {"stall": True}
+    any_workspace.agent(say("one moment " * 100, **more))
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_event(run, lambda event: "one" in str(event) and "TextMessageContent" in str(event))
+        await runtime.runs.cancel(SPACE, run.id)
+        async with asyncio.timeout(HANG_TIMEOUT_SECONDS):
+            while not (cancelled := await runtime.get(run)).usage.total_tokens:  # noqa: ASYNC110 - the worker stops
+                await asyncio.sleep(0.01)
+        steps = await runtime.custom_events(run, StepChanged)
+    assert cancelled.status is RunStatus.CANCELLED and cancelled.iterations == 0
+    assert cancelled.usage.input_tokens > 0 and cancelled.usage.output_tokens > 0
+    assert [step.state for step in steps] == [StepState.STARTED, StepState.FAILED]
+
+
 async def test_a_cancelled_run_records_principal_and_reason(any_workspace: AgentWorkspace) -> None:
     any_workspace.agent(calling(call("sleep", seconds=3600)), say("done"), tools=["sleep"])
     async with any_workspace.open() as runtime:
@@ -82,9 +104,10 @@ async def test_a_stalled_model_call_is_cancelled(any_workspace: AgentWorkspace) 
     assert ended_run.status is RunStatus.CANCELLED
 
 
-async def test_cancelling_closes_the_connection_to_the_provider(workspace: AgentWorkspace) -> None:
+@pytest.mark.parametrize("lane", list(Lane))
+async def test_cancelling_closes_the_connection_to_the_provider(workspace: AgentWorkspace, lane: Lane) -> None:
     async with StubOpenAIServer(StubReply(text="one moment", fault=StubFault.STALL)) as server:
-        workspace.provider(server)
+        workspace.provider(server, lane=lane)
         workspace.agent(model=STAND_IN)
         async with workspace.open() as runtime:
             run = await runtime.start()

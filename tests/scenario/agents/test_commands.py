@@ -166,6 +166,42 @@ async def test_denied_files_are_hidden_from_commands(workspace: AgentWorkspace) 
     assert list((files / "ci").iterdir()) == []
 
 
+async def test_a_program_that_a_rule_denies_entirely_cannot_be_run_by_any_other(workspace: AgentWorkspace) -> None:
+    ways = (
+        *("rm victim", "/bin/rm victim", "env rm victim", "sh -c 'rm victim'", "find . -name victim -exec rm {} +"),
+        "cp /usr/bin/rm mine; chmod +x mine; ./mine victim",
+        "$(ls /lib64/ld-linux* /lib/ld-linux* 2>/dev/null | head -n 1) /usr/bin/rm victim",
+        "perl -e 'exec(q(rm), q(victim))'",
+        "x=r; y=m; $x$y victim",
+    )
+    command_agent(workspace, "./look", permissions={"deny": ["bash(rm *)", "bash(cat x)"], "allow": ["bash(./look)"]})
+    files = workspace.folder / "files"
+    files.mkdir(parents=True, exist_ok=True)
+    (files / "victim").write_text("x")
+    (files / "look").write_text(
+        "\n".join(["#!/bin/sh", *(f"( {way} )" for way in ways), "cat look | tail -n 1", ": end"])
+    )
+    (files / "look").chmod(0o755)
+    async with workspace.open() as runtime:
+        (text,) = await results(runtime, await runtime.run_to_end())
+    assert (files / "victim").exists()
+    assert ": end" in text  # it ran to its end, and `cat` is denied with one argument only
+
+
+async def test_a_program_denied_to_bash_can_be_run_by_a_custom_tool(workspace: AgentWorkspace) -> None:
+    workspace.write("tools/clean/run.sh", "rm victim && echo 1")
+    described = {"name": "clean", "description": "x", "parameters": {"type": "object"}, "command": ["sh", "./run.sh"]}
+    workspace.write("tools/clean/tool.json", described)
+    workspace.agent(
+        calling(call("clean")), say("done"), tools=["clean"], permissions={"deny": ["bash(rm *)"], "allow": ["clean"]}
+    )
+    (workspace.folder / "files").mkdir(parents=True, exist_ok=True)
+    (workspace.folder / "files" / "victim").touch()
+    async with workspace.open() as runtime:
+        await runtime.run_to_end()
+    assert not (workspace.folder / "files" / "victim").exists()
+
+
 async def test_a_file_denied_by_name_cannot_be_created(workspace: AgentWorkspace) -> None:
     make = "mkdir -p .git/hooks; echo x >.git/hooks/post-commit; mkdir -p a/b; echo x >a/b/c; echo x >a/d; ls -A . a"
     denied = ["write_file(.git/hooks/**)", "write_file(a/b/c)"]

@@ -21,10 +21,10 @@ def clients() -> Iterator[ExitStack]:
         yield clients
 
 
-def connect(runtime: AgentRuntime, clients: ExitStack) -> None:
+async def connect(runtime: AgentRuntime, clients: ExitStack) -> None:
     """Connect a client that offers a method."""
     methods = runtime.holdfast.remote_methods
-    methods.offer(clients.enter_context(methods.connected(SPACE, send=lambda _: None)), [LOOK])
+    await methods.offer(clients.enter_context(methods.connected(SPACE, send=lambda _: None)), [LOOK])
 
 
 @pytest.mark.parametrize("named", ["remote__*", "remote__look", "*"])
@@ -32,7 +32,7 @@ async def test_a_method_offered_during_a_run_is_shown_from_the_next_call(
     workspace: AgentWorkspace, clients: ExitStack, named: str
 ) -> None:
     async def connect_client(arguments: dict[str, Json]) -> ToolResult:
-        connect(runtime, clients)
+        await connect(runtime, clients)
         return ToolResult(content="here I am")
 
     workspace.agent(calling(call("come")), say("done"), tools=["come", named], tools_shown=1_000)
@@ -53,6 +53,6 @@ async def test_a_method_hidden_by_a_local_tool_is_logged(
         permissions={"allow": ["remote__look"]},
     )
     async with workspace.open(fixed_tool("remote__look", "ours")) as runtime:
-        connect(runtime, clients)
+        await connect(runtime, clients)
         assert (await runtime.run_to_end()).output == "ours"
     assert "the agent `bot` does not have the remote tool `remote__look`: a local tool of this name wins" in caplog.text

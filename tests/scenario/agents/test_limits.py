@@ -6,12 +6,15 @@ from typing import Final
 
 import pytest
 
+from holdfast.agent.model_step import MAX_ABANDONED_CALLS
+from holdfast.agent.run_context import RetryPolicy
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events.custom import StepChanged
 from holdfast.domain.limits import Limits
 from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.step import StepState
 from holdfast.domain.tool import ToolClass
 from holdfast.testing.clock import HeldClock
 from holdfast.testing.openai_server import StubOpenAIServer, StubReply, StubToolCall
@@ -21,7 +24,7 @@ from tests.scenario.agents.fake_tools import BlockingTool, fixed_tool
 NOTE: Final = call("log_write", message="x")
 USED: Final = {"input_tokens": 90, "output_tokens": 10}
 CHILDREN: Final = 20
-PRICES: Final = {"input_usd_per_million": 1000.0, "output_usd_per_million": 1000.0}
+PRICES: Final[dict[str, Json]] = {"input_usd_per_million": 1000.0, "output_usd_per_million": 1000.0}
 """A call of ten tokens in and five out costs 0.015 dollars."""
 
 
@@ -50,6 +53,52 @@ async def test_a_run_that_needs_exactly_its_iteration_limit_completes(workspace:
     workspace.agent(*notes(2), say("done"), tools=["log_write"], limits={"max_iterations": 3})
     async with workspace.open() as runtime:
         assert (await runtime.run_to_end()).output == "done"
+
+
+async def test_a_model_call_that_the_provider_did_not_serve_uses_up_no_iteration(any_workspace: AgentWorkspace) -> None:
+    down, look = StubReply(status=503), StubReply(calls=[StubToolCall(name="look")])
+    async with StubOpenAIServer() as server:
+        any_workspace.provider(server)
+        any_workspace.agent(model=STAND_IN, tools=["look"], limits={"max_iterations": 2})
+        server.add_replies(down, down, look, down, StubReply(text="done"))
+        retries = RetryPolicy(first_delay_seconds=0.01)
+        async with any_workspace.open(fixed_tool("look", "seen"), retry_policy=retries) as runtime:
+            run = await runtime.run_to_end()
+    assert (run.output, run.iterations, len(server.requests)) == ("done", 2, 5)
+
+
+async def test_a_model_call_that_a_stopping_worker_abandoned_uses_up_no_iteration(
+    any_workspace: AgentWorkspace,
+) -> None:
+    any_workspace.agent(say("one moment", stall=True), limits={"max_iterations": 1})
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_event(run, lambda event: "one moment" in str(event))
+        runtime.holdfast.engine.drain(timedelta())
+    any_workspace.script(say("here it is"))
+    async with any_workspace.open() as runtime:
+        ended_run = await runtime.wait_until_ended(run)
+    assert (ended_run.output, ended_run.iterations) == ("here it is", 1)
+
+
+async def test_abandoned_model_calls_have_a_limit_of_their_own(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(say("one moment", stall=True))
+    run: Run | None = None
+    for number in range(1, MAX_ABANDONED_CALLS + 1):
+        async with any_workspace.open() as runtime:
+            run = run or await runtime.start()
+            while len([each for each in await runtime.events(run) if "one moment" in str(each)]) < number:
+                await runtime.wait_for_event(run, lambda event: "one moment" in str(event))
+            runtime.holdfast.engine.drain(timedelta())
+    assert run is not None
+    async with any_workspace.open() as runtime:
+        ended_run = await runtime.wait_until_ended(run)
+        steps = await runtime.steps(run)
+        states = [event.state for event in await runtime.custom_events(run, StepChanged)]
+    assert failed(ended_run) == "ATTEMPTS_EXHAUSTED"
+    assert ended_run.error is not None and f"{MAX_ABANDONED_CALLS} model calls" in ended_run.error.message
+    assert [(step.state, step.attempt) for step in steps] == [(StepState.FAILED, MAX_ABANDONED_CALLS)]
+    assert states == [*[StepState.STARTED] * MAX_ABANDONED_CALLS, StepState.FAILED]
 
 
 async def test_a_request_may_set_the_duration_but_not_raise_the_budget(workspace: AgentWorkspace) -> None:

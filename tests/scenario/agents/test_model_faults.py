@@ -1,6 +1,8 @@
 """Failing providers: a model call is retried later, by any worker, or the run fails with a typed error."""
 
 import asyncio
+import logging
+import socket
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -9,12 +11,12 @@ import pytest
 from holdfast.agent.model_stream import StreamTimings
 from holdfast.agent.run_context import RetryPolicy
 from holdfast.domain.events import TextMessageContent, TextMessageStart, ToolCallStart
-from holdfast.domain.events.custom import MessagesAbandoned, StatusChanged
+from holdfast.domain.events.custom import MessagesAbandoned, RetryScheduled, StatusChanged
 from holdfast.domain.instant import millis
 from holdfast.domain.limits import MAX_TOKENS_PER_CALL, Usage
 from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
-from holdfast.domain.step import StepState
+from holdfast.domain.step import Lane, StepState
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply, StubToolCall
 from tests.scenario.agents.agent_workspace import SPACE, STAND_IN, AgentRuntime, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import fixed_tool
@@ -24,11 +26,11 @@ HOURS: Final = RetryPolicy(first_delay_seconds=3600, max_delay_seconds=3600)
 MOMENTS: Final = 20
 
 
-@pytest.fixture
-async def server(workspace: AgentWorkspace) -> AsyncIterator[StubOpenAIServer]:
-    """Yield a provider that the agent `bot` of the workspace uses, with the tool `look`."""
+@pytest.fixture(params=list(Lane))
+async def server(workspace: AgentWorkspace, request: pytest.FixtureRequest) -> AsyncIterator[StubOpenAIServer]:
+    """Yield a provider that the agent `bot` of the workspace uses, over each lane, with the tool `look`."""
     async with StubOpenAIServer() as stand_in:
-        workspace.provider(stand_in)
+        workspace.provider(stand_in, lane=request.param)
         workspace.agent(model=STAND_IN, tools=["look"])
         yield stand_in
 
@@ -51,6 +53,20 @@ async def check_abandoned(runtime: AgentRuntime, run: Run) -> None:
             event for event in events[each.through :] if isinstance(event, TextMessageContent | TextMessageStart)
         ]
         assert not {event.message_id for event in later_events} & set(each.message_ids)
+
+
+async def test_the_run_and_the_step_name_the_model_that_answered(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent({"error": OUTAGE}, {"error": OUTAGE}, tools=["look"])
+    turns = [calling(call("look")), say("from the second")]
+    any_workspace.write("agents/bot/second.json", {"turns": turns})
+    any_workspace.configure(model=["scripted:script.json", "scripted:second.json"], tools=["look"])
+    async with any_workspace.open(fixed_tool("look", "seen")) as runtime:
+        started = await runtime.start()
+        run = await runtime.wait_until_ended(started)
+        steps = await runtime.steps(run)
+    assert (run.output, started.model_used) == ("from the second", None)
+    assert (run.model, run.model_used) == ("scripted:script.json", "scripted:second.json")
+    assert [step.name for step in steps] == ["scripted:second.json", "look", "scripted:second.json"]
 
 
 BAD = [
@@ -105,6 +121,54 @@ async def test_retry_after_of_a_provider_is_respected(workspace: AgentWorkspace,
     assert len(server.requests) == 1
 
 
+async def test_each_failed_model_call_is_logged_with_the_address_of_its_provider(
+    workspace: AgentWorkspace, server: StubOpenAIServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.add_replies(*[StubReply(status=503)] * 3)
+    policy = RetryPolicy(max_attempts=3, first_delay_seconds=0.01)
+    with caplog.at_level(logging.WARNING, logger="holdfast.agent"):
+        async with workspace.open(fixed_tool("look", "seen"), retry_policy=policy) as runtime:
+            run = await runtime.run_to_end()
+    assert error_code(run) == "MODEL_UNAVAILABLE"
+    lines = [record.getMessage() for record in caplog.records if record.name == "holdfast.agent"]
+    assert all(run.id in line and server.url in line and "503" in line for line in lines)
+    assert [line.partition("failed, ")[2].partition(" in a row")[0] for line in lines] == ["1 of 3", "2 of 3", "3 of 3"]
+    assert ["next in" in line for line in lines] == [True, True, False]
+
+
+async def test_a_provider_that_nobody_listens_for_is_logged_with_the_cause(
+    workspace: AgentWorkspace, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://secret:word@127.0.0.1:{closed.getsockname()[1]}/v1"
+        workspace.write("settings.json", {"providers": {"local": {"api": "openai", "base_url": url}}})
+        workspace.agent(model=STAND_IN)
+        async with workspace.open(retry_policy=RetryPolicy(max_attempts=1)) as runtime:
+            assert error_code(await runtime.run_to_end()) == "MODEL_UNAVAILABLE"
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "holdfast.agent"]
+    assert url.replace("secret:word@", "") in line and "secret" not in line
+    assert "connection" in line.lower() and "refused" in line.lower()
+
+
+async def test_a_run_that_waits_for_its_provider_says_so_in_its_stream(
+    any_workspace: AgentWorkspace,
+) -> None:
+    any_workspace.agent(say("half", error=OUTAGE))
+    async with any_workspace.open(retry_policy=HOURS) as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_event(run, lambda event: "holdfast.retry" in str(event))
+        waiting = await runtime.get(run)
+        (retry,) = await runtime.custom_events(run, RetryScheduled)
+        assert waiting.status is RunStatus.QUEUED
+        assert waiting.wait_until is not None
+        # PostgreSQL adds the delay to its own clock, a moment later.
+        assert 0 <= millis(waiting.wait_until) - millis(retry.retry_at) < 60_000
+        assert (retry.failures, retry.max_failures) == (1, HOURS.max_attempts)
+        assert "come back later" in retry.message
+        await runtime.runs.cancel(SPACE, run.id)
+
+
 @pytest.mark.parametrize("years", ["99999999", "9" * 30, "Fri, 31 Dec 9999 23:59:59 GMT"])
 async def test_retry_after_is_limited_to_a_day(workspace: AgentWorkspace, server: StubOpenAIServer, years: str) -> None:
     server.add_replies(StubReply(status=529, retry_after=years))
@@ -150,7 +214,7 @@ async def test_a_refused_model_call_fails_the_run(
         assert [step.state for step in await runtime.steps(run)] == [StepState.FAILED]
         await runtime.events(run)
     assert error_code(run) == "MODEL_REFUSED"
-    assert run.error is not None and run.error.iteration == 1
+    assert run.error is not None and run.error.iteration == run.iterations == 0
     assert len(server.requests) == 1
 
 

@@ -1,12 +1,10 @@
 """Tool calls are denied, approved or allowed, and the decisions are enforced."""
 
 import asyncio
-import json
 from datetime import timedelta
 from typing import Any, Final
 
 import pytest
-from msgspec import UNSET
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import AlreadyAnswered, Invalid
@@ -181,6 +179,47 @@ async def test_a_person_may_edit_arguments_but_not_to_denied_ones(workspace: Age
     assert (run_count(tool), events[0]) == (1, {"command": "git push"})
 
 
+@pytest.mark.parametrize(
+    ("edited", "answer"),
+    [
+        ("ls\n\\rm v", "refused: the rule `bash(rm *)` denies this call"),
+        ("cat <<E'O'F\nx\nEOF\nrm v", "refused: the rule `bash(rm *)` denies this call"),
+        ("ls ${x:-'$(rm v)'}", "refused: the rule `bash(rm *)` denies this call"),
+        ("X=r; Y=m; $X$Y v", "an assignment): write it in a plainer way"),
+        ("$(printf 'r%s' m) v", "a command substitution): write it in a plainer way"),
+        ("git -C . push", "the rule may match this call): write it in a plainer way"),
+        ("printf -vPATH x", "`printf` with something other than a format): write it in a plainer way"),
+    ],
+)
+async def test_an_edited_command_that_a_deny_rule_may_match_is_refused(
+    workspace: AgentWorkspace, edited: str, answer: str
+) -> None:
+    tool = shell()
+    denied = ["bash(rm *)", "bash(git push *)"]
+    workspace.agent(calling(bash("ls")), say("done"), tools=["bash"], permissions={"deny": denied})
+    async with workspace.open(tool) as runtime:
+        run = await runtime.start()
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        await respond(runtime, run, interrupt, decision="approve", arguments={"command": edited})
+        await runtime.wait_until_ended(run)
+        (result,) = await results(runtime, run)
+    assert result.startswith("refused: ") and result.endswith(answer)
+    assert run_count(tool) == 0
+
+
+async def test_a_question_names_the_construct_that_no_rule_can_allow(workspace: AgentWorkspace) -> None:
+    workspace.agent(
+        calling(bash("ls $(pwd) && git status")), say("done"), tools=["bash"], permissions={"allow": ["bash(ls *)"]}
+    )
+    async with workspace.open(shell()) as runtime:
+        run = await runtime.start()
+        (interrupt,) = await runtime.wait_for_interrupts(run)
+        await respond(runtime, run, interrupt, decision="deny")
+        await runtime.wait_until_ended(run)
+    assert interrupt.metadata["reason"] == "no rule can allow this command, because it has a command substitution"
+    assert interrupt.metadata["offers"] == []
+
+
 async def test_a_granted_call_needs_no_further_approval(workspace: AgentWorkspace) -> None:
     tool = shell()
     push = calling(bash("git push origin main"))
@@ -194,22 +233,23 @@ async def test_a_granted_call_needs_no_further_approval(workspace: AgentWorkspac
         assert (await runtime.run_to_end()).status is RunStatus.COMPLETED
         granted = [each.granted for each in await runtime.custom_events(run, PermissionDecided) if each.by == "ada"]
     assert (run_count(tool), granted) == (4, [["bash(git push origin main)"]])
-    written = json.loads((workspace.folder / "permissions.json").read_text())
-    assert written == {"allow": {"bot": ["bash(git push origin main)"]}}
+    assert not (workspace.folder / "permissions.json").exists()
 
 
-async def test_a_grant_that_cannot_be_written_allows_the_call_once(workspace: AgentWorkspace) -> None:
+async def test_an_always_answer_is_kept_although_a_new_rule_denies_the_call(workspace: AgentWorkspace) -> None:
     tool = shell()
     workspace.agent(calling(bash("git push")), say("done"), tools=["bash"])
-    workspace.write("permissions.json", "{")
     async with workspace.open(tool) as runtime:
         run = await runtime.start()
         (interrupt,) = await runtime.wait_for_interrupts(run)
+        workspace.configure(tools=["bash"], permissions={"deny": ["bash(git push)"]})
+        await asyncio.sleep(0.25)  # the files of agents are polled
         await respond(runtime, run, interrupt, decision="always")
         assert (await runtime.wait_until_ended(run)).status is RunStatus.COMPLETED
         (decision_event,) = [each for each in await runtime.custom_events(run, PermissionDecided) if each.by == "ada"]
-    assert (run_count(tool), decision_event.decision, decision_event.granted) == (1, PermissionAction.ALLOW, UNSET)
-    assert (workspace.folder / "permissions.json").read_text() == "{"
+        assert await runtime.store.grants.in_force(SPACE) == {"bot": ["bash(git push)"]}
+    assert (run_count(tool), decision_event.decision) == (0, PermissionAction.DENY)
+    assert decision_event.granted == ["bash(git push)"]
 
 
 async def test_only_an_offered_rule_can_be_granted(workspace: AgentWorkspace) -> None:
@@ -223,7 +263,7 @@ async def test_only_an_offered_rule_can_be_granted(workspace: AgentWorkspace) ->
             await respond(runtime, run, interrupt, decision="always", arguments={"command": "npm run build"})
         await respond(runtime, run, interrupt, decision="always", rules=["bash(npm run *)"])
         await runtime.wait_until_ended(run)
-    assert json.loads((workspace.folder / "permissions.json").read_text())["allow"]["bot"] == ["bash(npm run *)"]
+        assert await runtime.store.grants.in_force(SPACE) == {"bot": ["bash(npm run *)"]}
 
 
 async def test_an_unparsable_command_needs_approval_and_cannot_be_granted(workspace: AgentWorkspace) -> None:

@@ -1,13 +1,19 @@
 """A run from start to end: its events, its messages, and its context read back."""
 
+import asyncio
+
+from holdfast.agent.model_stream import StreamTimings
 from holdfast.domain.events import ToolCallResult, event_type
 from holdfast.domain.events.custom import StepChanged
 from holdfast.domain.limits import Usage
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
 from holdfast.domain.step import StepKind, StepState
+from holdfast.tools.tool import ToolResult
 from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
+from tests.scenario.agents.fake_tools import FakeTool
 
+RUNS = 3
 USED = {"input_tokens": 100, "output_tokens": 7}
 
 
@@ -133,3 +139,26 @@ async def test_a_process_without_workers_executes_no_run(workspace: AgentWorkspa
         assert run.status is RunStatus.QUEUED
     async with workspace.open() as runtime:
         assert (await runtime.wait_until_ended(run)).output == "done"
+
+
+async def test_runs_commit_at_an_interval_for_as_many_as_are_under_way(any_workspace: AgentWorkspace) -> None:
+    together, counts = asyncio.Barrier(RUNS), []
+
+    async def meet(arguments: object) -> ToolResult:
+        await together.wait()
+        return ToolResult(content="met")
+
+    class RecordedTimings(StreamTimings, frozen=True):
+        def commit_interval(self, runs: int) -> float:
+            counts.append(runs)
+            return 0.001
+
+    paced = say(" ".join("abc" * 50), chunks=150, delay_ms=2)  # longer than any commit takes
+    any_workspace.agent(calling(call("meet")), paced, tools=["meet"])
+    any_workspace.agent(paced, name="alone")
+    async with any_workspace.open(FakeTool("meet", meet), stream_timings=RecordedTimings()) as runtime:
+        await asyncio.gather(*(runtime.run_to_end() for _ in range(RUNS)))
+        assert max(counts) == RUNS
+        counts.clear()
+        await runtime.run_to_end(agent="alone")
+    assert set(counts) == {1}

@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.domain.content import Json
+from holdfast.domain.new_run import RunBase
 from holdfast.domain.run import RunStatus
 from tests.scenario.agents.agent_workspace import SPACE, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import BlockingTool, fixed_tool
@@ -65,6 +66,21 @@ async def test_a_retry_from_the_start_repeats_everything(any_workspace: AgentWor
     assert (retry.status, retry.base_run_id) == (RunStatus.COMPLETED, None)
     assert texts == ["user: look here", "assistant: ", "tool: seen", "assistant: I looked: look here"]
     assert len(tool.calls) == 2
+
+
+async def test_a_fork_after_calls_can_be_retried_from_the_start(any_workspace: AgentWorkspace) -> None:
+    any_workspace.agent(LOOK[0], say("seen"), tools=["look"])
+    async with any_workspace.open(fixed_tool("look", "seen")) as runtime:
+        base = await runtime.run_to_end("look here")
+        called = (await runtime.messages(base))[1]
+        any_workspace.script(say("no", error={"code": "REFUSED"}))
+        fork = RunBase(run_id=base.id, sequence=called.sequence)
+        stopped_run = await runtime.run_to_end("rather not", thread=base.thread_id, base=fork)
+        any_workspace.script(say("as you like"))
+        retry = await runtime.wait_until_ended((await runtime.runs.retry(SPACE, stopped_run.id, from_start=True)).run)
+        texts = await runtime.texts(retry)
+    assert texts[0].startswith("tool: not run: ")
+    assert texts[1:] == ["user: rather not", "assistant: as you like"]
 
 
 async def test_a_retry_can_be_retried(workspace: AgentWorkspace) -> None:

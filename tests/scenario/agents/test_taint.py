@@ -18,6 +18,7 @@ from holdfast.tools.web.fetch import MarkdownConverter
 from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import READ_ONLY, FakeTool, fixed_tool
 from tests.support.web_server import StubWeb, WebPage, WebServer
+from tests.unit.sandbox.confined import need_sandbox
 
 OPEN: Final[dict[str, Json]] = {"allow": ["web_fetch", "charge", "agent_spawn"]}
 FETCH: Final = call("web_fetch", url="http://evil.example/page")
@@ -223,3 +224,36 @@ async def test_a_command_needs_approval_where_commands_have_the_network(
             await respond(runtime, run, "deny")
         assert (await runtime.wait_until_ended(run)).output == "done"
     assert len(bash.calls) == (0 if network else 1)
+
+
+@pytest.mark.parametrize("command", ["curl -s http://127.0.0.1:1/", "git fetch http://127.0.0.1:1/", "sh fetch.sh"])
+async def test_a_command_with_the_network_taints_the_run(workspace: AgentWorkspace, command: str) -> None:
+    await need_sandbox()
+    calls = [calling(call("bash", command=each)) for each in ("ls", "ls", command, "ls")]
+    workspace.agent(*calls, say("done"), tools=["bash"], permissions={"allow": ["bash", "network"]})
+    async with workspace.open() as runtime:
+        run = await runtime.start()
+        await respond(runtime, run, "deny")
+        assert (await runtime.wait_until_ended(run)).output == "done"
+        assert await sources(runtime, run) == [f"network:{command.split()[0]}"]
+
+
+@pytest.mark.parametrize(
+    ("network", "fields", "expected"),
+    [
+        (True, {}, ["tool:weigh"]),
+        (True, {"untrusted": False}, []),
+        (False, {}, []),
+        (False, {"untrusted": True}, ["tool:weigh"]),
+    ],
+)
+async def test_a_custom_tool_with_the_network_taints_the_run_unless_it_is_declared_trusted(
+    workspace: AgentWorkspace, network: bool, fields: dict[str, Json], expected: list[str]
+) -> None:
+    await need_sandbox()
+    manifest: dict[str, Json] = {"name": "weigh", "description": "Weigh it.", "parameters": {"type": "object"}}
+    workspace.write("tools/weigh/tool.json", {**manifest, "command": ["echo", "1"], **fields})
+    allowed = ["weigh", *(["network"] if network else [])]
+    workspace.agent(calling(call("weigh")), say("done"), tools=["weigh"], permissions={"allow": allowed})
+    async with workspace.open() as runtime:
+        assert await sources(runtime, await runtime.run_to_end()) == expected

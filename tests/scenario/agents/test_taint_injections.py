@@ -18,6 +18,7 @@ from holdfast.domain.events.custom import RunTainted
 from holdfast.domain.run import Run
 from holdfast.domain.tool import ToolClass, ToolInterrupt, ToolReply, ToolSpec
 from holdfast.domain.web_settings import SearxngSearch
+from holdfast.ports.runtime import ToolListing
 from holdfast.sandbox.processes import SupervisedProcesses
 from holdfast.tools.builtin.web import web_fetch, web_search
 from holdfast.tools.remote_tools import remote_tools
@@ -88,8 +89,9 @@ class MailTools:
     def __init__(self, server: str) -> None:
         self._server = server
 
-    async def list(self, lease: Lease) -> list[ToolSpec]:
-        return [ToolSpec(name=name, description=name, parameters=ANYTHING) for name in ("mail_read", "mail_send")]
+    async def list(self, lease: Lease) -> ToolListing:
+        names = ("mail_read", "mail_send")
+        return ToolListing(tools=[ToolSpec(name=name, description=name, parameters=ANYTHING) for name in names])
 
     async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         if name == "mail_read":
@@ -127,7 +129,7 @@ async def tools(counter: CountingServer) -> AsyncIterator[list[Tool]]:
             CountedTool("charge", ToolClass.EFFECTFUL, counter.path),
             CountedTool("post", ToolClass.IDEMPOTENT, counter.path),
             # `mail_read` counts as effectful too; the first call of a run needs no approval.
-            *remote_tools(await mail.list(a_lease()), mail),
+            *remote_tools((await mail.list(a_lease())).tools, mail),
         ]
 
 

@@ -295,3 +295,16 @@ async def test_a_waiting_run_continues_in_another_process(any_workspace: AgentWo
         ended_run = await runtime.wait_until_ended(run)
         assert [step.state for step in await runtime.steps(run)] == [StepState.DONE] * 5
     assert ended_run.status is RunStatus.COMPLETED
+
+
+async def test_a_sleep_ends_in_its_time_although_the_clock_goes_back(any_workspace: AgentWorkspace) -> None:
+    clock = HeldClock()
+    any_workspace.agent(calling(call("sleep", seconds=10)), say("awake"), tools=TOOLS)
+    async with any_workspace.open(clock=clock) as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_status(run, RunStatus.WAITING)
+        await runtime.store.timers.follow_clock()
+        clock.step_back(timedelta(hours=1))
+        await runtime.store.timers.follow_clock()  # or the engine did so before
+        await runtime.advance(timedelta(seconds=10))
+        assert (await runtime.wait_until_ended(run)).output == "awake"

@@ -16,6 +16,12 @@ from typing import Any
 Message = dict[str, Any]
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
+DOUBLED = {f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(40)}
+OUTPUT_SCHEMAS: dict[str, Message] = {
+    "slug": {"type": "object", "properties": {"slug": {"type": "string", "pattern": "^(a+)+$"}}},
+    "doubled": {"type": "object", "$defs": {**DOUBLED, "d40": {"required": ["number"]}}, "$ref": "#/$defs/d0"},
+}
+"""Tools with structured content, whose schemas would take minutes to check."""
 more: list[str] = []
 refused: list[str] = []
 """Errors for listing tools, once each."""
@@ -55,6 +61,10 @@ def tools() -> list[Message]:
     named = [
         {"name": name, "description": f"Does {name}.", "inputSchema": TEXT} for name in [*TOOLS, *BAD, "key", *more]
     ]
+    named += [
+        {"name": name, "description": f"Does {name}.", "inputSchema": TEXT, "outputSchema": schema}
+        for name, schema in OUTPUT_SCHEMAS.items()
+    ]
     state = Path(sys.argv[1]).read_text() if len(sys.argv) > 1 else "Turns."
     return [
         *(one for one in named if one["name"] != "turn"),
@@ -69,6 +79,8 @@ def call(message: Message) -> None:
         tell(message, TOOLS[name](text))
     elif name in BAD:
         BAD[name](message)
+    elif name in OUTPUT_SCHEMAS:
+        say(message, {"content": [], "structuredContent": {"slug": text}})
     else:
         tell(message, json.dumps(message["params"]["_meta"]) if name == "key" else f"did {name}")
 

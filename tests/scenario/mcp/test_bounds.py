@@ -30,9 +30,26 @@ async def test_a_server_inherits_no_environment(workspace: AgentWorkspace, monke
     assert "open sesame 123" not in str(report)
 
 
+async def test_a_server_with_network_access_gets_certificates_proxies_and_registries_without_credentials(
+    workspace: AgentWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", "https://packages.example/npm")
+    monkeypatch.setenv("UV_INDEX_URL", "https://user:secret@packages.example/simple")
+    offline = (await environment_report(workspace))["env"]
+    assert "NPM_CONFIG_REGISTRY" not in offline
+    assert (offline["NPM_CONFIG_OFFLINE"], offline["UV_OFFLINE"]) == ("true", "1")
+    online = (await environment_report(workspace, network=True))["env"]
+    assert online["NPM_CONFIG_REGISTRY"] == "https://packages.example/npm"
+    assert "UV_INDEX_URL" not in online
+    assert "UV_OFFLINE" not in online
+
+
 async def test_a_server_works_in_its_folder_and_sees_nothing_else_of_the_workspace(workspace: AgentWorkspace) -> None:
     report = await environment_report(workspace, str(workspace.folder))
-    assert (report["cwd"], report["there"]) == (str(workspace.folder / "files"), ["files"])
+    assert (report["cwd"], report["there"]) == (str(workspace.folder / "files"), [".holdfast", "files"])
+    assert report["env"]["HOME"] == str(next((workspace.folder / ".holdfast" / "mcp").iterdir()))
+    inside = await environment_report(workspace, str(workspace.folder / ".holdfast"))
+    assert inside["there"] == ["mcp"]
 
 
 async def test_a_server_without_a_folder_gets_a_persistent_one(workspace: AgentWorkspace) -> None:
@@ -95,3 +112,18 @@ async def test_results_of_a_server_taint_the_run(workspace: AgentWorkspace) -> N
         await runtime.runs.respond(SPACE, run.id, {"decision": "deny"}, digest=interrupt.digest)
         assert (await runtime.wait_until_ended(run)).status is RunStatus.COMPLETED
     assert effects(workspace) == []
+
+
+async def test_a_result_is_checked_against_its_output_schema_in_bounded_time(workspace: AgentWorkspace) -> None:
+    agent(
+        workspace,
+        tool_turn("slug", "a" * 50_000),
+        tool_turn("slug", "a" * 50_000 + "b"),
+        tool_turn("doubled", "b"),
+        mcp_servers={"plain": program(PLAIN)},
+    )
+    async with workspace.open() as runtime:
+        matching, mismatched, unchecked = await tool_results(runtime, await runtime.start())
+    assert matching.startswith('{"slug":"aaa')
+    assert "the result of `slug` does not match its output schema" in mismatched
+    assert unchecked == '{"slug":"b"}'

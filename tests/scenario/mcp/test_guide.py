@@ -8,6 +8,7 @@ import msgspec
 
 from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 from tests.scenario.mcp.declaring import tool_results
+from tests.unit.sandbox.confined import need_sandbox
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "mcp.md").read_text(encoding="utf-8")
 
@@ -21,8 +22,8 @@ def block(kind: str) -> str:
 
 async def test_the_server_of_the_guide_answers_the_agent_of_the_guide(workspace: AgentWorkspace) -> None:
     settings = msgspec.json.decode(block("json agent.json"))
-    # The Python of the tests has the SDK; the system's Python may not, or may not be reachable in a sandbox.
-    weather = {**settings["mcp_servers"]["weather"], "command": sys.executable, "sandbox": "off"}
+    await need_sandbox()
+    weather = {**settings["mcp_servers"]["weather"], "command": sys.executable}  # it has the SDK
     workspace.write("tools/weather/server.py", block("python no-run"))
     workspace.agent(calling(call("mcp__weather__forecast", city="Bern")), say("done"))
     workspace.configure(**{**settings, "mcp_servers": {"weather": weather}})

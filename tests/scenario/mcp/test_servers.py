@@ -14,9 +14,10 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.mcp_server import McpServer
+from holdfast.mcp.launcher import ServerLauncher
 from holdfast.mcp.replies import UNNAMED_REQUEST, Elicitation, McpResult
 from holdfast.mcp.server import McpServerClient
-from holdfast.mcp.servers import McpServerPool, ServerLauncher, open_mcp_servers
+from holdfast.mcp.servers import McpServerPool, open_mcp_servers
 from holdfast.sandbox.detection import UnconfinedSandbox
 from holdfast.sandbox.processes import open_processes
 from tests.scenario.mcp.declaring import PLAIN, program
@@ -53,7 +54,7 @@ async def call_text(server: McpServerClient, tool: str, text: str = "", *, key: 
 
 async def test_a_server_is_not_started_before_its_first_use(servers: McpServerPool, tmp_path: Path) -> None:
     servers.get(ONE, "plain", DECLARED)
-    assert not (tmp_path / ".holdfast" / "mcp").exists()
+    assert not (tmp_path / ".holdfast" / "spaces").exists()
 
 
 async def test_a_server_is_shared_by_name_and_declaration_within_a_space(servers: McpServerPool) -> None:
@@ -134,7 +135,7 @@ async def test_a_starting_server_does_not_delay_the_shutdown(tmp_path: Path) -> 
         async with opened(tmp_path) as servers:
             silent = servers.get(ONE, "silent", McpServer(command="sleep", args=["60"]))
             listing = asyncio.ensure_future(silent.tools())
-            while not (tmp_path / ".holdfast" / "mcp").exists():  # noqa: ASYNC110 - there is no notification of the start
+            while not (tmp_path / ".holdfast" / "spaces").exists():  # noqa: ASYNC110 - there is no notification of the start
                 await asyncio.sleep(0.01)
         assert await listing == ()
 

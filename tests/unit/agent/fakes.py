@@ -1,7 +1,7 @@
 """Fakes: a journal in memory, a lease on the run of these tests, and a model controlled by the test."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from itertools import count
 from typing import Final
@@ -13,6 +13,7 @@ from holdfast.domain.errors import HoldfastError
 from holdfast.domain.events import PROTOCOL_VERSION, Event, RunStarted
 from holdfast.domain.ids import MessageId
 from holdfast.domain.inbox import InboxItem
+from holdfast.domain.limits import Usage
 from holdfast.domain.message import Message
 from holdfast.domain.stream import StreamNormaliser
 from holdfast.ports.model import ModelDelta, ModelFinished, ModelRequest
@@ -68,6 +69,10 @@ class FakeJournal:
         """Not supported."""
         raise NotImplementedError
 
+    async def charge_ended(self, lease: Lease, usage: Usage) -> bool:
+        """Charge nothing: the run goes on."""
+        return False
+
     async def inbox(self, lease: Lease) -> list[InboxItem]:
         """Return nothing."""
         return []
@@ -77,11 +82,22 @@ class FakeJournal:
         raise NotImplementedError
 
 
-def new_writer(journal: FakeJournal, *, conversation: ConversationWindow | None = None) -> RunWriter:
+def new_writer(
+    journal: FakeJournal,
+    *,
+    conversation: ConversationWindow | None = None,
+    commit_interval: Callable[[], float] = lambda: 0.0,
+) -> RunWriter:
     """Return the writer of a run that has just started."""
     window = conversation or ConversationWindow(RUN, [], turn=TurnPosition(goal=None, position=0), whole=True)
     return RunWriter(
-        journal, LEASE, StreamNormaliser.resume(THREAD, RUN, [FIRST]), window, HeldClock(), last_event_seq=1
+        journal,
+        LEASE,
+        StreamNormaliser.resume(THREAD, RUN, [FIRST]),
+        window,
+        HeldClock(),
+        last_event_seq=1,
+        commit_interval=commit_interval,
     )
 
 
@@ -91,6 +107,7 @@ class FakeModel:
     name = "fake_model"
     context_window = 100_000
     price_known = True
+    address = None
     idle_timeout_seconds = 120.0
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.agent.context.assembly import ContextInput, assemble
+from holdfast.agent.context.assembly import ContextInput, assemble, context_budget
 from holdfast.agent.context.compaction import CompactionPlan, SummaryPlan, apply_summary, plan_compaction
 from holdfast.agent.context.tokens import MessageSizer
 from holdfast.domain import plan as plans
@@ -240,18 +240,18 @@ def test_characters_that_cannot_be_stored_are_removed_from_a_summary() -> None:
     assert apply_summary(compaction_plan, "a\x00b", sizes=MessageSizer(TOKENS)).summary == "a�b"
 
 
-def test_at_most_half_of_the_context_window_is_kept_after_a_summary() -> None:
+def test_a_summary_leaves_as_many_messages_as_the_context_window() -> None:
     log = Log()
     for number in range(25):
         log.user(f"question {number}")
         log.says(f"answer {number}")
     goal = log.user("the last one")
     inputs = context_input(log, goal=goal, whole=False)
-    compaction_plan = _plan_compaction(inputs, EMPTY, context_window=50)
+    compaction_plan = _plan_compaction(inputs, EMPTY, context_window=20)
     assert isinstance(compaction_plan, SummaryPlan)
     compacted = apply_summary(compaction_plan, "they talked", sizes=MessageSizer(TOKENS))
     context = assemble_context(replace(inputs, compaction=compacted))
-    assert len(context.messages) == 1 + 25
+    assert len(context.messages) == 1 + 20
     assert not context.needs_compaction
 
 
@@ -284,12 +284,26 @@ def test_a_summary_that_frees_nothing_is_a_failed_try(summary: str) -> None:
     log.user("hello")
     log.says("hello")
     goal = log.user("go on " * 60)
-    compaction_plan = _plan_compaction(
-        context_input(log, goal=goal, window=1_000, whole=False), EMPTY, context_window=2
-    )
+    compaction_plan = _plan_compaction(context_input(log, goal=goal, window=1_000), EMPTY, context_window=2)
     assert isinstance(compaction_plan, SummaryPlan)
     compacted = apply_summary(compaction_plan, summary, sizes=MessageSizer(TOKENS))
     assert (compacted.failed_tries, compacted.through, compacted.summary) == (1, None, "")
+
+
+def test_a_summary_in_place_of_messages_that_are_not_sent_may_be_longer_than_those_that_are() -> None:
+    log = Log()
+    log.user("hello")
+    log.says("hello")
+    goal = log.user("go on")
+    inputs = context_input(log, goal=goal, window=1_000, whole=False)
+    compaction_plan = _plan_compaction(inputs, EMPTY, context_window=1)
+    assert isinstance(compaction_plan, SummaryPlan)
+    compacted = apply_summary(compaction_plan, "they talked about the weather " * 10, sizes=MessageSizer(TOKENS))
+    assert (compacted.failed_tries, compacted.gap) == (0, True)
+    context = assemble_context(replace(inputs, compaction=compacted))
+    assert "they talked about the weather" in texts(context)[0]
+    assert "Older messages of this conversation are not shown" in texts(context)[0]
+    assert not context.needs_compaction
 
 
 def test_compaction_stops_after_two_failed_tries_until_the_conversation_grows() -> None:
@@ -324,19 +338,20 @@ def test_a_single_message_is_not_compacted() -> None:
 
 @settings(max_examples=50)
 @for_all(conversations(), st.integers(300, 20_000), st.text(max_size=300), st.booleans())
-def test_a_compaction_makes_the_conversation_shorter_or_is_a_failed_try(
-    conversation: tuple[Log, Message | None], window: int, summary: str, collapsed_context: bool
+def test_a_compaction_makes_the_conversation_shorter_or_complete_or_is_a_failed_try(
+    conversation: tuple[Log, Message | None], window: int, summary: str, whole: bool
 ) -> None:
     log, goal = conversation
-    inputs = context_input(log, goal=goal, window=window, whole=collapsed_context)
+    inputs = context_input(log, goal=goal, window=window, whole=whole)
     match _plan_compaction(inputs, EMPTY, context_window=8):
         case SummaryPlan() as compaction_plan:
             compacted = apply_summary(compaction_plan, summary, sizes=MessageSizer(TOKENS))
             if compacted.failed_tries == 0:
-                assert _length(replace(inputs, compaction=compacted)) < _length(inputs)
-                assert (
-                    compacted.tokens_after == _length(replace(inputs, compaction=compacted)) < compacted.tokens_before
-                )
+                length = _length(replace(inputs, compaction=compacted))
+                assert compacted.tokens_after == length
+                fits = length <= context_budget(inputs, sizes=MessageSizer(TOKENS)).conversation
+                assert length < _length(inputs) or (fits and not whole)
+                assert compacted.gap is not whole
             else:
                 assert (compacted.through, compacted.failed_tries) == (None, 1)
         case compaction_plan:

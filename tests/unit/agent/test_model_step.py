@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
@@ -14,17 +15,21 @@ from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
 from holdfast.control.local_runtime import LocalLibrary, LocalSubagentRuns
 from holdfast.control.platform_tools import PlatformTools
+from holdfast.control.skills import SkillShelf
 from holdfast.domain.agent import Agent
 from holdfast.domain.artifact import NewFile
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import DataSource, ImagePart
+from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.limits import ZERO_USAGE
 from holdfast.domain.message import Role
 from holdfast.domain.run import RunStatus
+from holdfast.domain.skill import BrokenSkill, Skill
 from holdfast.domain.step import StepState
 from holdfast.ports.model import Model, ModelDelta, ModelFinished, TextDelta, ToolArgumentsDelta, ToolCallStarted
+from holdfast.ports.runtime import MemoryLibrary
 from holdfast.ports.workspace import BrokenAgent
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -35,6 +40,19 @@ from tests.unit.agent.fakes import FakeModel
 
 CALL = ToolCallId("c")
 FINISHED = ModelFinished(usage=ZERO_USAGE)
+
+
+class NoSkills:
+    """`FolderSkills` without any."""
+
+    def of_agent(self, agent: str | None) -> Sequence[Skill]:
+        return ()
+
+    def broken(self) -> list[BrokenSkill]:
+        return []
+
+    def file(self, skill: Skill, path: str) -> bytes:
+        raise NotFound(path)
 
 
 class SingleAgent:
@@ -81,7 +99,15 @@ async def executing(store: Store, fake_model: FakeModel, lease: Lease | None = N
     single = SingleAgent(fake_model)
     executor = AgentExecutor(
         journal=store.journal,
-        library=LocalLibrary(single, store.files, store.interrupts),
+        library=LocalLibrary(
+            single,
+            store.files,
+            store.artifacts,
+            store.grants,
+            store.reminders,
+            SkillShelf(NoSkills(), store.skills),
+        ),
+        memory=cast(MemoryLibrary, None),  # the agent has no memory
         subagents=LocalSubagentRuns(store.runs, store.subscriptions, store.journal, store.values),
         remote=PlatformTools(store.runs, store.journal, store.values),
         models=single,

@@ -10,9 +10,16 @@ from holdfast.agent.model_stream import ResponseAccumulator, StreamTimings, stre
 from holdfast.agent.run_writer import RunWriter
 from holdfast.domain.errors import LeaseLost, ModelRefused, ModelUnavailable
 from holdfast.domain.events import TextMessageContent
-from holdfast.domain.ids import MessageId
+from holdfast.domain.ids import MessageId, ToolCallId
 from holdfast.domain.limits import ZERO_USAGE
-from holdfast.ports.model import ModelFinished, ModelRequest, TextDelta
+from holdfast.ports.model import (
+    ModelFinished,
+    ModelRequest,
+    ReasoningDelta,
+    TextDelta,
+    ToolArgumentsDelta,
+    ToolCallStarted,
+)
 from tests.builders import user
 from tests.unit.agent.builders import RUN
 from tests.unit.agent.fakes import FakeJournal, FakeModel, new_writer
@@ -48,12 +55,10 @@ class Call:
 async def calling(fake_model: FakeModel, *, window: float = NEVER, stall: float = NEVER) -> AsyncIterator[Call]:
     """Make a call while the block runs."""
     journal = FakeJournal()
-    log = new_writer(journal)
+    log = new_writer(journal, commit_interval=lambda: window)
     answer = ResponseAccumulator(log, MessageId("m"), assign_call_id=lambda call_id, index: call_id)
     async with asyncio.timeout(LIMIT):
-        making = stream_response(
-            fake_model, REQUEST, answer, log, StreamTimings(commit_seconds=window, idle_timeout_seconds=stall)
-        )
+        making = stream_response(fake_model, REQUEST, answer, log, StreamTimings(idle_timeout_seconds=stall))
         task = asyncio.get_running_loop().create_task(making)
         try:
             yield Call(journal, log, task)
@@ -71,6 +76,64 @@ async def test_the_first_delta_is_committed_at_once_and_later_ones_together() ->
         await call.task
         await call.log.commit()
     assert call.texts_by_commit() == [["a"], ["bcde"]]
+
+
+async def test_the_first_delta_of_each_message_is_committed_at_once() -> None:
+    fake_model = FakeModel()
+    async with calling(fake_model) as call:
+        fake_model.say(ReasoningDelta("hm"))
+        await call.commits(1)
+        fake_model.say(ReasoningDelta(" so"), TextDelta("a"))
+        await call.commits(2)
+        fake_model.say(*(TextDelta(text) for text in "bcde"), FINISHED)
+        await call.task
+        await call.log.commit()
+    assert call.texts_by_commit() == [[], ["a"], ["bcde"]]
+
+
+async def test_messages_and_calls_that_take_turns_need_no_commit_for_each_turn() -> None:
+    fake_model = FakeModel()
+    async with calling(fake_model) as call:
+        fake_model.say(TextDelta("a"))
+        await call.commits(1)
+        for name in ("one", "two"):
+            fake_model.say(ToolCallStarted(id=ToolCallId(name), name="look"))
+        for _ in range(5):
+            for name in ("one", "two"):
+                fake_model.say(ToolArgumentsDelta(id=ToolCallId(name), arguments=" "))
+            fake_model.say(TextDelta("b"))
+        while not fake_model.lines.empty():  # noqa: ASYNC110 - the call continues meanwhile
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        assert len(call.journal.commits) == 1
+        fake_model.say(FINISHED)
+        await call.task
+
+
+async def test_the_interval_is_chosen_after_each_commit() -> None:
+    fake_model = FakeModel()
+    async with calling(fake_model, window=0.001) as call:
+        for number, text in enumerate("abc", start=1):
+            fake_model.say(TextDelta(text))
+            await call.commits(number)
+        call.log.commit_interval = lambda: NEVER
+        fake_model.say(TextDelta("d"))
+        await call.commits(4)
+        fake_model.say(*(TextDelta(text) for text in "efg"), FINISHED)
+        await call.task
+        await call.log.commit()
+    assert call.texts_by_commit() == [["a"], ["b"], ["c"], ["d"], ["efg"]]
+
+
+@pytest.mark.parametrize(
+    ("runs", "seconds"), [(1, 0.025), (16, 0.025), (32, 0.05), (48, 0.075), (64, 0.1), (1000, 0.1)]
+)
+def test_the_interval_widens_with_the_runs_under_way(runs: int, seconds: float) -> None:
+    assert StreamTimings().commit_interval(runs) == pytest.approx(seconds)
+
+
+def test_an_interval_above_the_maximum_is_kept() -> None:
+    assert StreamTimings(commit_seconds=2).commit_interval(64) == 2
 
 
 async def test_pending_deltas_are_committed_after_each_interval() -> None:

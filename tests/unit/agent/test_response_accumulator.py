@@ -128,6 +128,8 @@ async def test_interleaved_arguments_of_two_calls_are_separated() -> None:
         ("[1]", "not a JSON object"),
         ("7", "not a JSON object"),
         ('{"a": "\\ud800"}', "not JSON"),
+        ('{"a":[' + "1," * 500_000 + "1]}", "too large"),
+        ('{"a":[' + "1e300," * 20_001 + "1]}", "too large"),
         ('{"a":' * 65 + "1" + "}" * 65, "nested too deeply"),
         ('{"a":' + "[" * 64 + "]" * 64 + "}", "nested too deeply"),
         ('{"a":' * 9_999 + "1" + "}" * 9_999, "nested too deeply"),

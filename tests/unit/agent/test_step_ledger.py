@@ -10,9 +10,9 @@ from tests.unit.agent.builders import RUN
 CALL = ToolCallId("c")
 
 
-def model(number: int, state: StepState) -> Step:
+def model(number: int, state: StepState, *, attempt: int = 1) -> Step:
     """Return a model call."""
-    return Step(number=number, kind=StepKind.MODEL, name="m", key=f"k{number}", state=state)
+    return Step(number=number, kind=StepKind.MODEL, name="m", key=f"k{number}", state=state, attempt=attempt)
 
 
 def test_new_steps_continue_the_numbering() -> None:
@@ -65,3 +65,10 @@ def test_failures_are_counted_since_the_last_success() -> None:
     ):
         steps = [model(number, state) for number, state in enumerate(states, start=1)]
         assert StepLedger(RUN, [*steps, tool]).consecutive_failures() == count
+
+
+def test_abandoned_calls_are_counted_since_the_last_success() -> None:
+    steps = [model(1, StepState.DONE, attempt=9), model(2, StepState.FAILED, attempt=3)]
+    assert StepLedger(RUN, steps).abandoned_calls() == 2
+    assert StepLedger(RUN, [*steps, model(3, StepState.STARTED, attempt=2)]).abandoned_calls() == 4
+    assert StepLedger(RUN, [*steps, model(3, StepState.DONE, attempt=2)]).abandoned_calls() == 0

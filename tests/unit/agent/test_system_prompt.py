@@ -28,8 +28,10 @@ def test_segments_are_ordered_from_stable_to_changing() -> None:
     full = replace(
         _input(),
         agent=agent(soul="You are calm."),
+        skill_catalog="- billing: Bill.",
         skills=[PromptSkill(name="billing", text="How to bill.")],
-        memories=["The user likes tea."],
+        standing="- Answer in French.",
+        memories="- The user likes tea.",
         plan=plans.create(EMPTY, task_id=1, title="count"),
         todo=Todo(items=(TodoItem(text="buy milk"),)),
     )
@@ -39,9 +41,11 @@ def test_segments_are_ordered_from_stable_to_changing() -> None:
         "safety",
         "agent",
         "soul",
-        "skills",
+        "skill_catalog",
         "environment",
+        "standing",
         "memories",
+        "skills",
         "plan",
         "todo",
         "time",
@@ -82,11 +86,10 @@ def test_empty_texts_have_no_segment() -> None:
     assert list(_compose(empty)) == ["core", "safety", "environment", "time"]
 
 
-def test_memories_are_included_while_they_fit() -> None:
-    memories = _compose(replace(_input(), memories=["first", "too long " * 5_000, "last"]))["memories"]
-    assert "- first\n- last" in memories
-    assert "too long" not in memories
-    assert "<untrusted-" in memories
+def test_recalled_memory_is_untrusted_and_standing_instructions_are_not() -> None:
+    segments = _compose(replace(_input(), standing="- Answer in French.", memories="- The user likes tea."))
+    assert "<untrusted-" in segments["memories"]
+    assert "<standing-instructions-" in segments["standing"] and "<untrusted-" not in segments["standing"]
 
 
 def test_the_todo_list_shows_what_is_done() -> None:
@@ -142,7 +145,7 @@ def test_no_untrusted_text_can_close_its_segment(instructions: str, tag: str) ->
 def test_every_prompt_text_can_be_loaded_and_rendered() -> None:
     folder = Path(prompt_texts.__file__).parent
     names = sorted(path.stem for path in folder.glob("*.md"))
-    assert len(names) == 20
+    assert len(names) == 27
     assert all(prompt_texts.load_text(name).strip() == prompt_texts.load_text(name) for name in names)
     assert prompt_texts.render_text("time", now="{now}") == "The time is {now} (UTC)."
 

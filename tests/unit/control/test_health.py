@@ -8,7 +8,7 @@ from tests.scenario.agents.agent_workspace import AgentRuntime
 
 
 async def test_a_process_is_ready_until_it_stops(floor: AgentRuntime) -> None:
-    health = HealthControl(floor.store.spaces, version="1")
+    health = HealthControl(floor.store.health, version="1")
     assert (await health.ready()).status == "ready"
     health.close()
     with pytest.raises(Unavailable, match="shutting down"):

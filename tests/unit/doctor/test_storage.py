@@ -38,7 +38,7 @@ def test_an_unreadable_mount_table_gives_no_file_system_type(tmp_path: Path) -> 
     ("seconds", "verdict", "words"),
     [
         (0.000_005, Severity.WARNING, "less than a disk needs"),
-        (0.001, Severity.OK, "about 1000 batches per second"),
+        (0.001, Severity.OK, "about 1000 commit batches per second"),
         (0.05, Severity.WARNING, "about 20 commit batches per second"),
     ],
 )

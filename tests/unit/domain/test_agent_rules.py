@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.agent import Agent, ModeSettings, Permissions, check_agent_name, check_mode
+from holdfast.domain.agent import Agent, DaemonSettings, ModeSettings, Permissions, check_agent_name, check_mode
 from holdfast.domain.errors import Conflict, Invalid
 from holdfast.domain.run import Mode
 from holdfast.domain.tool import ToolSpec, check_tool_spec
@@ -61,5 +61,13 @@ def test_an_agent_runs_only_in_its_enabled_modes(mode: Mode) -> None:
 
 def test_the_api_runs_any_agent() -> None:
     off = ModeSettings(enabled=False)
-    agent = Agent(name="bot", description="", models=["a:b"], instructions="Help.", chat=off, task=off, daemon=off)
+    agent = Agent(
+        name="bot",
+        description="",
+        models=["a:b"],
+        instructions="Help.",
+        chat=off,
+        task=off,
+        daemon=DaemonSettings(enabled=False),
+    )
     check_mode(agent, Mode.API)

@@ -12,7 +12,6 @@ from holdfast.domain.agent_task import (
     agent_tasks,
     minimal_agent_task,
 )
-from holdfast.domain.errors import Conflict
 from holdfast.domain.plan import Boundary, Plan, Subtask
 
 HERE = Boundary(message_sequence_num=1, content_sequence_num=0)
@@ -90,9 +89,9 @@ def test_a_minimal_task_has_only_id_and_status(every_status: Plan) -> None:
     assert msgspec.json.encode(answer) == b'{"task_id":2,"status":"pending"}'
 
 
-def test_a_cancelled_item_has_no_minimal_task(every_status: Plan) -> None:
-    with pytest.raises(Conflict, match="task 3 is cancelled"):
-        minimal_agent_task(plan.find(every_status, 3))
+def test_a_cancelled_item_is_acknowledged_with_the_only_final_status(every_status: Plan) -> None:
+    acknowledged = minimal_agent_task(plan.find(every_status, 3))
+    assert acknowledged == AgentTaskMinimal(task_id=3, status=AgentTaskStatus.COMPLETED)
 
 
 def test_an_item_without_subtasks_has_an_empty_list() -> None:

@@ -22,6 +22,7 @@ from holdfast.domain.limits import (
     check_children,
     check_depth,
     check_iterations,
+    check_overshoot,
     check_price_known,
     check_tasks,
     child_limits,
@@ -30,7 +31,7 @@ from holdfast.domain.limits import (
 )
 from holdfast.domain.placement import MAX_SUBAGENT_DEPTH
 
-FIELDS = Limits.__struct_fields__
+FIELDS = [name for name in Limits.__struct_fields__ if name != "strict_token_budget"]
 counts = st.none() | st.integers(1, MAX_SAFE_INTEGER)
 limits = st.builds(
     Limits,
@@ -85,6 +86,16 @@ def test_a_request_overrides_durations_and_may_only_lower_other_limits(agent: Li
             assert effective in (own, requested)
 
 
+def test_a_request_may_make_the_token_budget_strict_but_not_lenient() -> None:
+    strict, lenient = Limits(token_budget=9, strict_token_budget=True), Limits(token_budget=9)
+    assert requested_limits(strict, lenient).strict_token_budget is True
+    assert requested_limits(lenient, strict).strict_token_budget is True
+    check_overshoot(lenient, Usage(input_tokens=10, cost_usd=None))
+    check_overshoot(strict, Usage(input_tokens=9, cost_usd=None))
+    with pytest.raises(BudgetExceeded, match="`token_budget` is 9, and 10 is spent"):
+        check_overshoot(strict, Usage(input_tokens=10, cost_usd=None))
+
+
 def test_the_last_iteration_is_the_one_allowed() -> None:
     check_iterations(Limits(), 10_000)
     check_iterations(Limits(max_iterations=3), 2)
@@ -135,17 +146,9 @@ def test_a_missed_deadline_names_its_limit() -> None:
     assert (error.code, error.details) == ("DEADLINE_EXCEEDED", {"limit": 60})
 
 
-def test_backoff_doubles_from_one_second_to_a_minute() -> None:
-    assert [backoff_ms(attempt) for attempt in range(1, 9)] == [
-        1_000,
-        2_000,
-        4_000,
-        8_000,
-        16_000,
-        32_000,
-        60_000,
-        60_000,
-    ]
+def test_backoff_is_zero_after_one_death_and_then_grows_from_one_second_to_a_minute() -> None:
+    delays = [backoff_ms(attempt) for attempt in range(8)]
+    assert delays == [0, 0, 1_000, 4_000, 16_000, 60_000, 60_000, 60_000]
     assert backoff_ms(10**9) == 60_000
 
 
@@ -178,7 +181,7 @@ def test_a_child_has_its_own_limits_within_its_parents_depth(parent: Limits, chi
     ],
 )
 @pytest.mark.parametrize("configured", [None, 3])
-def test_spawning_stops_at_the_limit(check: Any, limit: str, most: int, configured: int | None) -> None:
+def test_spawning_stops_at_the_limit(check: Any, limit: str, most: int, configured: Any) -> None:
     allowed = most if configured is None else configured
     own = Limits(**{limit: configured})
     check(own, allowed - 1)

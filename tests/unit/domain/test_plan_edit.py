@@ -23,8 +23,11 @@ AT = Boundary(message_sequence_num=1, content_sequence_num=0)
 TWO = create(create(Plan(), task_id=1, title="bake"), task_id=2, title="eat")
 
 
+THERE = Boundary(message_sequence_num=4, content_sequence_num=2)
+
+
 def change(task_id: int = 1, /, **patch: object) -> ChangePlanItem:
-    return ChangePlanItem(task_id=task_id, patch=msgspec.convert(patch, PlanItemPatch))
+    return ChangePlanItem(task_id=task_id, patch=msgspec.convert(patch, PlanItemPatch), at=THERE)
 
 
 def test_an_item_is_added_at_its_position() -> None:
@@ -46,26 +49,27 @@ def test_absent_fields_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("patch", "status"),
+    ("patch", "status", "end"),
     [
-        ({"status": "in_progress"}, PlanStatus.IN_PROGRESS),
-        ({"status": "blocked", "reason": "no oven"}, PlanStatus.BLOCKED),
-        ({"status": "completed", "conclusion": "a cake"}, PlanStatus.COMPLETED),
-        ({"status": "cancelled", "reason": "not hungry"}, PlanStatus.CANCELLED),
-        ({"status": "planned"}, PlanStatus.PLANNED),
+        ({"status": "in_progress"}, PlanStatus.IN_PROGRESS, None),
+        ({"status": "blocked", "reason": "no oven"}, PlanStatus.BLOCKED, None),
+        ({"status": "completed", "conclusion": "a cake"}, PlanStatus.COMPLETED, THERE),
+        ({"status": "cancelled", "reason": "not hungry"}, PlanStatus.CANCELLED, None),
+        ({"status": "planned"}, PlanStatus.PLANNED, None),
     ],
 )
-def test_a_status_set_by_a_person_has_no_boundary(patch: dict[str, str], status: PlanStatus) -> None:
+def test_an_item_completed_by_a_person_ends_where_the_edit_was_made(
+    patch: dict[str, str], status: PlanStatus, end: Boundary | None
+) -> None:
     item = find(apply_edit(start(TWO, 1, at=AT), change(**patch)), 1)
-    assert item.status is status
-    assert item.end is None
+    assert (item.status, item.start, item.end) == (status, AT, end)
 
 
-def test_an_item_started_by_a_person_has_no_start() -> None:
+def test_an_item_started_by_a_person_starts_where_the_edit_was_made() -> None:
     plan = apply_edit(start(TWO, 1, at=AT), change(2, status="in_progress"))
     assert [(item.status, item.start) for item in plan.items] == [
         (PlanStatus.PLANNED, AT),
-        (PlanStatus.IN_PROGRESS, None),
+        (PlanStatus.IN_PROGRESS, THERE),
     ]
 
 

@@ -42,7 +42,8 @@ def test_a_run_may_make_every_legal_move(at: RunStatus, to: RunStatus) -> None:
 
 @pytest.mark.parametrize(("at", "to"), [pair for pair in PAIRS if pair not in LEGAL])
 def test_a_run_may_make_no_other_move(at: RunStatus, to: RunStatus) -> None:
-    with pytest.raises(IllegalMove, match=f"run `run_1` is {at}: it cannot become {to}") as caught:
+    problem = f"{at} already" if at is to else f"{at}: it cannot become {to}"
+    with pytest.raises(IllegalMove, match=f"run `run_1` is {problem}") as caught:
         check_move(RUN, at, to)
     assert caught.value.details == {"status": at.value, "to": to.value}
 

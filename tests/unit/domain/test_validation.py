@@ -8,7 +8,7 @@ import pytest
 from holdfast.domain.content import Json, Part
 from holdfast.domain.limits import Limits
 from holdfast.domain.run import Priority
-from holdfast.domain.validation import explain_validation_error, format_message, format_path
+from holdfast.domain.validation import MAX_SEARCHED_PARTS, explain_validation_error, format_message, format_path
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,3 +51,12 @@ def test_a_validation_message_names_the_key_and_the_expected_value(value: Any, m
 def test_a_path_is_formatted_as_text() -> None:
     assert format_path(["a", 0, "b", "c", 12]) == "a[0].b.c[12]"
     assert format_path([]) == ""
+
+
+def test_only_a_bounded_number_of_parts_is_searched_for_the_invalid_one() -> None:
+    for count, path in ((MAX_SEARCHED_PARTS // 5, "named.last[0]"), (MAX_SEARCHED_PARTS, "named.[...][0]")):
+        value: Json = {"content": "x", "named": {f"{number}": [] for number in range(count)} | {"last": ["1"]}}
+        with pytest.raises(msgspec.ValidationError) as raised:
+            msgspec.convert(value, Request)
+        explained = format_message(*explain_validation_error(raised.value, value, Request))
+        assert explained == f"{path}: expected `integer`, got `string`"

@@ -98,6 +98,31 @@ async def test_a_worker_with_no_free_slot_claims_nothing_until_one_is_free(store
         assert (await actor.started.get()).run_id == second.id
 
 
+async def test_the_runs_of_one_claim_start_in_several_turns_of_the_event_loop(store: Store, bus: LocalBus) -> None:
+    starts_per_turn, started, loop = [0], 0, asyncio.get_running_loop()
+    all_started = asyncio.Event()
+
+    def count_turns() -> None:
+        starts_per_turn.append(0)
+        if not all_started.is_set():
+            loop.call_soon(count_turns)
+
+    async def note_start(lease: Lease, stop: asyncio.Event) -> None:
+        nonlocal started
+        starts_per_turn[-1] += 1
+        started += 1
+        if started == 40:
+            all_started.set()
+        await stop.wait()
+
+    for number in range(40):
+        await queued(store, f"{number}")
+    async with running_worker(store, bus, Actor(note_start), concurrency=40):
+        loop.call_soon(count_turns)
+        await all_started.wait()
+    assert max(starts_per_turn) <= 8
+
+
 async def test_one_claim_fills_all_free_slots(store: Store, bus: LocalBus) -> None:
     for number in range(10):
         await queued(store, f"{number}")

@@ -10,7 +10,9 @@ from holdfast.bus.local import LocalBus
 from holdfast.domain.commit import Commit, Lease
 from holdfast.domain.errors import LeaseLost
 from holdfast.domain.ids import RunId
+from holdfast.domain.limits import backoff_ms
 from holdfast.domain.run import RunStatus
+from holdfast.engine.worker import DEFAULT_HEARTBEAT_INTERVAL, DEFAULT_LEASE
 from holdfast.ports.bus import WakeHint
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -45,11 +47,38 @@ async def test_one_heartbeat_renews_every_lease(store: Store, bus: LocalBus, clo
         assert actor.cancelled.empty()
 
 
+async def test_a_worker_does_not_take_back_its_own_expired_leases(
+    store: Store, bus: LocalBus, clock: HeldClock
+) -> None:
+    """A process that was paused, or a machine that slept, finds its leases expired; nobody else may have noticed."""
+    leases, actor = ObservedLeases(store.leases), Actor(ignore_stop)
+    run = await queued(store, "hi")
+    async with running_worker(store, bus, actor, leases=leases, lease=MINUTE, heartbeat=SHORT_HEARTBEAT):
+        await actor.started.get()
+        leases.unavailable = {"renew"}  # the sweep comes first
+        clock.tick(2 * MINUTE)
+        await leases.wait_for_calls("expire", times=2)
+        assert (await get(store, run.id)).status is RunStatus.RUNNING
+        leases.unavailable = set()
+        await leases.wait_for_calls("renew", times=2)
+        assert await store.leases.expire() == []
+        assert actor.cancelled.empty()
+
+
+def test_by_default_a_worker_takes_over_from_a_dead_one_within_eight_seconds() -> None:
+    """The lease has to expire, the next sweep finds it, and one death causes no backoff. The rest is for the store."""
+    longest = DEFAULT_LEASE + DEFAULT_HEARTBEAT_INTERVAL + timedelta(milliseconds=backoff_ms(1))
+    assert longest <= timedelta(seconds=7)
+
+
 async def test_a_run_whose_lease_was_lost_is_cancelled_and_writes_nothing(
     store: Store, bus: LocalBus, clock: HeldClock
 ) -> None:
     actor = Actor(ignore_stop)
     run = await queued(store, "hi")
+    await claim(store, SECOND)
+    clock.tick(MINUTE)
+    assert await store.leases.expire() == [run.id]  # so that the next death causes a backoff
     async with running_worker(store, bus, actor, lease=MINUTE, heartbeat=SHORT_HEARTBEAT):
         lost_lease = await actor.started.get()
         clock.tick(2 * MINUTE)

@@ -1,7 +1,7 @@
 """A running worker, an executor controlled by the test, and leases that fail on request."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
@@ -121,9 +121,9 @@ class ObservedLeases:
         self._count_call("release")
         await self._leases.release(lease, delay=delay)
 
-    async def expire(self, *, cap: int = 5) -> list[RunId]:
+    async def expire(self, *, cap: int = 5, spare: Container[int] = ()) -> list[RunId]:
         self._count_call("expire")
-        return await self._leases.expire(cap=cap)
+        return await self._leases.expire(cap=cap, spare=spare)
 
     async def queue_state(self) -> QueueState:
         self._count_call("queue")

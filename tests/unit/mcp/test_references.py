@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.domain.errors import McpServerFailed
 from holdfast.domain.mcp_server import McpServer, env_references
-from holdfast.mcp.servers import resolve_variables
+from holdfast.mcp.launcher import resolve_variables
 
 ENVIRONMENT = {"TOKEN": "abc", "OTHER": "${TOKEN}"}
 
@@ -17,7 +17,7 @@ def test_a_reference_is_replaced_once() -> None:
 def test_a_missing_variable_is_named() -> None:
     with pytest.raises(McpServerFailed, match="there is no environment variable `NONE`") as failed:
         resolve_variables({"a": "${NONE}"}, ENVIRONMENT)
-    assert failed.value.details == {"started": False}
+    assert failed.value.details["started"] is False
 
 
 def test_the_references_of_a_declaration_are_listed() -> None:

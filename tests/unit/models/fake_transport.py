@@ -14,6 +14,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from holdfast.models.prices import ConfiguredPrices
 from holdfast.models.provider_model import ProviderModel
+from holdfast.models.sdk_requests import hook_requests
 
 
 class FakeTransport:
@@ -47,6 +48,7 @@ def anthropic(transport: FakeTransport) -> ProviderModel:
     """Return an Anthropic model over a fake transport."""
     client = AsyncAnthropic(api_key="k", http_client=transport.client(), max_retries=0)
     provided = AnthropicModel("claude-sonnet-5", provider=AnthropicProvider(anthropic_client=client))
+    hook_requests(provided)
     prices = ConfiguredPrices(input=3, output=15, cached_input=0.3)
     return ProviderModel("anthropic:claude-sonnet-5", provided, prices=prices, key="ANTHROPIC_API_KEY")
 
@@ -55,6 +57,7 @@ def responses(transport: FakeTransport) -> ProviderModel:
     """Return a model of OpenAI's Responses API over a fake transport."""
     client = AsyncOpenAI(api_key="k", http_client=transport.client(), max_retries=0)
     provided = OpenAIResponsesModel("gpt-5", provider=OpenAIProvider(openai_client=client))
+    hook_requests(provided)
     return ProviderModel("openai:gpt-5", provided, key="OPENAI_API_KEY")
 
 

@@ -31,6 +31,14 @@ async def test_the_next_model_is_called_after_an_outage(model: Any) -> None:
     assert text(await deltas(fallback)) == "three"
 
 
+async def test_each_fallback_is_logged(model: Any, caplog: pytest.LogCaptureFixture) -> None:
+    silent: Any = ShortTimeout(model("b", {"stall": True}))
+    await deltas(FallbackModel([model("a", BUSY), silent, model("c", {"say": "x"})]))
+    first, second = [record.getMessage() for record in caplog.records]
+    assert first.startswith("falling back to `") and "busy" in first
+    assert "http://models.example" in second and "sent no output" in second
+
+
 async def test_there_is_no_fallback_after_the_first_output(model: Any) -> None:
     output: list[ModelDelta] = []
     fallback = FallbackModel([model("a", {"say": "half", **BUSY}), model("b", {"say": "two"})])
@@ -44,6 +52,7 @@ async def test_there_is_no_fallback_after_the_first_output(model: Any) -> None:
 class ShortTimeout:
     """A model with a short idle timeout."""
 
+    address = "http://models.example"
     idle_timeout_seconds = 0.05
 
     def __init__(self, model: Model) -> None:
@@ -54,6 +63,7 @@ class ShortTimeout:
 async def test_the_next_model_is_called_after_the_idle_timeout(model: Any) -> None:
     stalls: Any = [ShortTimeout(model(name, {"stall": True})) for name in "ab"]
     assert text(await deltas(FallbackModel([*stalls, model("c", {"say": "three"})]))) == "three"
+    assert FallbackModel(stalls).address == "http://models.example, http://models.example"
     with pytest.raises(ModelUnavailable, match="sent no output for 0.05 seconds; .* sent no output for 0.05 seconds"):
         await deltas(FallbackModel(stalls))
     assert FallbackModel(stalls).idle_timeout_seconds == sum(each.idle_timeout_seconds for each in stalls)

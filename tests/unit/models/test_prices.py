@@ -1,5 +1,11 @@
+import sys
+from pathlib import Path
+from types import FrameType
+
+import genai_prices
 import pytest
-from hypothesis import given
+from genai_prices.data_snapshot import get_snapshot
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_ai.usage import RequestUsage
 
@@ -41,6 +47,63 @@ def test_inconsistent_usage_has_no_price() -> None:
     assert prices.cost(RequestUsage(input_tokens=1, cache_read_tokens=5)) is None
 
 
+tokens = st.integers(0, 10**9)
+parts = st.tuples(tokens, tokens, tokens, tokens, tokens, tokens)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [
+        ("openai", "gpt-5"),
+        ("openai", "gpt-4o-audio-preview"),
+        ("anthropic", "claude-sonnet-5"),
+        ("anthropic", "claude-sonnet-4-5"),  # with tiers
+        ("google", "gemini-2.5-pro"),  # with tiers
+        ("deepseek", "deepseek-chat"),  # by the hour
+    ],
+)
+@settings(deadline=None)
+@given(parts, st.sampled_from([0, 7]))
+def test_a_cost_is_what_the_list_says(model: str, provider: str, parts: tuple[int, ...], audio: int) -> None:
+    fresh, read, written, written_1h, answered, reasoning = parts
+    usage = RequestUsage(
+        input_tokens=fresh + read + written + written_1h + audio,
+        cache_read_tokens=read,
+        cache_write_tokens=written + written_1h,
+        cache_write_1h_tokens=written_1h,
+        output_tokens=answered + reasoning,
+        output_reasoning_tokens=reasoning,
+        input_audio_tokens=audio,
+    )
+    prices = listed_prices(model, provider=provider)
+    found, info = get_snapshot().find_provider_model(model, None, provider, None)
+    assert prices is not None
+    try:
+        expected = float(info.calc_price(usage, found).total_price)
+    except ValueError:
+        assert prices.cost(usage) is None
+    else:
+        assert prices.cost(usage) == expected
+
+
+def test_a_linear_price_is_read_from_the_list_once() -> None:
+    prices = listed_prices("gpt-5", provider="openai")
+    assert prices is not None
+    prices.cost(RequestUsage(input_tokens=1))
+    calls = []
+
+    def look(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(Path(genai_prices.__file__).parent)):
+            calls.append(frame.f_code.co_qualname)
+
+    sys.setprofile(look)
+    try:
+        prices.cost(RequestUsage(input_tokens=100, cache_read_tokens=50, output_tokens=10))
+    finally:
+        sys.setprofile(None)
+    assert calls == []
+
+
 def test_prices_in_the_settings_are_used() -> None:
     settings = ProviderSettings(
         api="openai",
@@ -54,9 +117,6 @@ def test_prices_in_the_settings_are_used() -> None:
     used = RequestUsage(input_tokens=MILLION, cache_read_tokens=MILLION // 2, output_tokens=MILLION)
     assert prices.cost(used) == pytest.approx(1 + 0.25 + 10)
     assert configured_prices(ProviderSettings(api="openai", base_url="http://localhost/v1")) is None
-
-
-tokens = st.integers(0, 10**9)
 
 
 @given(tokens, tokens, tokens, st.floats(0, 100), st.floats(0, 100))

@@ -37,6 +37,12 @@ def test_a_response_of_text_and_calls_has_no_metadata() -> None:
     )
 
 
+def test_a_text_part_without_content_is_stored_as_empty() -> None:
+    empty = ai.TextPart(content=None)  # type: ignore[arg-type]  # as pydantic-ai makes it from a delta of a new type
+    stored: Any = provider_metadata(ai.ModelResponse(parts=[SIGNED, empty, ai.TextPart(content="hi")]))
+    assert [part["content"] for part in stored["parts"]] == ["hm", 0, 2]
+
+
 @given(parts)
 def test_a_response_survives_a_round_trip(given_parts: list[Any]) -> None:
     response = ai.ModelResponse(parts=given_parts, provider_name="anthropic", model_name="m")

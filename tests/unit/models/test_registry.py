@@ -80,9 +80,46 @@ def test_a_missing_key_of_a_custom_provider_names_its_variable() -> None:
         ModelRegistry({"house": settings}).find("house:m")
 
 
-def test_a_missing_package_is_named(registry: ModelRegistry) -> None:
-    with pytest.raises(Invalid, match="needs a package that is not installed.*mistral"):
-        registry.find("mistral:mistral-large-latest")
+@pytest.mark.parametrize(
+    ("model", "package", "command"),
+    [
+        ("openai:gpt-5", "openai", "pip install 'holdfast-agents[openai]'"),
+        ("ollama:qwen3", "openai", "pip install 'holdfast-agents[openai]'"),
+        ("local:qwen3", "openai", "pip install 'holdfast-agents[openai]'"),
+        ("house:claude", "anthropic", "pip install 'holdfast-agents[anthropic]'"),
+        ("mistral:mistral-large-latest", "mistralai", "pip install 'pydantic-ai-slim[mistral]'"),
+    ],
+)
+async def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, model: str, package: str, command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    house = ProviderSettings(api="anthropic", base_url="http://127.0.0.1:9")
+    async with ModelRegistry({"local": LOCAL, "house": house}) as models:
+        with pytest.raises(Invalid) as error:
+            models.find(model)
+    remedy = f"run `{command}`, then restart the server"
+    assert error.value.message == f"`{model}` needs the package `{package}`, which is not installed: {remedy}"
+
+
+def test_the_package_of_every_provider_is_known_that_the_library_says_it_needs() -> None:
+    # In a process of its own, in which no package of a provider can be imported.
+    script = """
+import re, sys
+for module in ("openai", "anthropic", "boto3"):
+    sys.modules[module] = None
+from pydantic_ai.providers import infer_provider_class
+from holdfast.models.packages import missing_package
+from holdfast.models.provider_clients import known_providers
+for name in known_providers():
+    try:
+        infer_provider_class(name)
+    except ImportError as exc:
+        if missing_package(name, None) is None:
+            print(name, end=" ")
+"""
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["bedrock-mantle", "typesafe"]  # rare: their error names the package at the call
 
 
 def test_a_custom_provider_cannot_be_named_scripted() -> None:

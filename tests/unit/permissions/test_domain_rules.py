@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from holdfast.domain.agent import Permissions
 from holdfast.domain.errors import Invalid
-from holdfast.domain.permission import PermissionAction
+from holdfast.domain.permission import PermissionAction, inherited_rights
 from holdfast.tools.permissions.patterns import domain_pattern
-from holdfast.tools.permissions.policy import PermissionChain, inherited_rights, permission_policy, values_for_child
+from holdfast.tools.permissions.policy import PermissionChain, permission_policy, values_for_child
 from holdfast.tools.permissions.rule_checks import check_rule, rule_problems, suggest_grants
 from tests.support.calls import an_agent
 

@@ -8,7 +8,13 @@ from holdfast.domain.agent import Agent, Permissions
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.permission import RIGHTS_VALUE, PermissionAction, parse_rule
-from holdfast.tools.permissions.policy import denied_paths, permission_chain, permission_policy, values_for_child
+from holdfast.tools.permissions.policy import (
+    denied_paths,
+    denied_programs,
+    permission_chain,
+    permission_policy,
+    values_for_child,
+)
 from holdfast.tools.permissions.rule_checks import suggest_grants
 
 rules = st.lists(
@@ -154,7 +160,80 @@ def test_denied_paths_include_those_of_ancestors() -> None:
     assert denied_paths(an_agent("bot", deny=["read_file"]), {}).is_hidden("anything")
 
 
+def test_programs_denied_with_any_arguments_include_those_of_ancestors() -> None:
+    boss = an_agent("boss", deny=["bash(rm *)", "bash(git push *)"])
+    kid = an_agent("kid", deny=["bash(/usr/bin/curl *)", "bash(ls)", "bash(cat x)", "read_file(*.env)"])
+    assert denied_programs(kid, values_for_child(boss, {})) == {"rm", "curl"}
+
+
 @pytest.mark.parametrize("text", ["", "(x)", "a b", "bash()", "1x"])
 def test_an_invalid_rule_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="is not a rule"):
         parse_rule(text)
+
+
+@pytest.mark.parametrize(
+    ("rule", "origin", "to", "denied", "permitted"),
+    [
+        # The folder of the child is in that of the parent.
+        ("private/**", "work", "work/private", [".", "a", "a/b"], []),
+        ("private", "work", "work/private/deep", [".", "a"], []),
+        ("site/secret/*.txt", "work", "work/site", ["secret/a.txt"], ["secret/a.md", "b/secret/a.txt", "site"]),
+        ("**/secret/x", "work", "work/site", ["secret/x", "a/secret/x"], ["secret/y"]),
+        ("*/secret", "work", "work/site", ["secret", "secret/a"], ["a/b/secret/c"]),
+        ("a**z/secret", "work", "work/a/b", ["z/secret"], []),
+        ("other/secret", "work", "work/site", [], ["secret"]),
+        # It contains that of the parent.
+        ("secret/**", "work/site", "work", ["site/secret/a"], ["site/a"]),
+        ("*.env", "work/site", "work", ["a.env", "site/x/a.env"], ["site"]),
+        # They do not overlap.
+        ("secret/key", "work", "workshop", [], ["key"]),
+        ("secret/key", "/srv/site", "srv/site", [], ["key"]),
+        ("site/key", "/srv", "/srv/site", ["key"], ["a/key"]),
+        # In a folder outside the workspace, an absolute path means the same file.
+        ("/srv/site/keys/**", "files", "/srv/site", ["keys", "keys/a"], ["a/keys"]),
+        ("/srv/*/k", "/srv/site", "/srv/site", ["k"], ["a/k"]),
+        ("/srv/site/keys/**", "files", "files", [], ["keys/a"]),
+    ],
+)
+def test_denied_paths_of_an_ancestor_are_read_against_its_folder(
+    rule: str, origin: str, to: str, denied: list[str], permitted: list[str]
+) -> None:
+    boss = an_agent("boss", deny=[f"read_file({rule})", f"write_file({rule})"])
+    values = values_for_child(boss, values_for_child(an_agent("grand"), {}, folder="elsewhere"), folder=origin)
+    paths, chain = (
+        denied_paths(an_agent("kid"), values, folder=to),
+        permission_chain(an_agent("kid"), values, folder=to),
+    )
+    for path in denied:
+        assert paths.is_hidden(path) and paths.is_read_only(path), path
+        assert chain.decide("read_file", {"path": path}).action is PermissionAction.DENY
+    for path in permitted:
+        assert not paths.is_hidden(path) and not paths.is_read_only(path), path
+        assert chain.decide("write_file", {"path": path}).action is PermissionAction.ALLOW
+
+
+def test_denied_paths_of_an_ancestor_also_apply_in_another_folder() -> None:
+    values = values_for_child(an_agent("boss", deny=["read_file(secret/**)", "read_file(*.env)"]), {}, folder="work")
+    paths = denied_paths(an_agent("kid"), values, folder="elsewhere")
+    assert paths.is_hidden("secret/a") and paths.is_hidden("a/b.env")
+    assert not paths.is_hidden("a/secret/b")
+
+
+def test_a_grant_applies_to_every_link_of_its_agent() -> None:
+    values = values_for_child(an_agent("boss", ask=["log_write"]), {})
+    chain = permission_chain(an_agent("kid", ask=["log_write"]), values)
+    assert chain.decide("log_write", {}).action is PermissionAction.ASK
+    assert chain.with_grants({"kid": ["log_write"]}).decide("log_write", {}).agent == "boss"
+    both = chain.with_grants({"kid": ["log_write"], "boss": ["log_write"], "other": ["bash"]})
+    assert both.decide("log_write", {}).action is PermissionAction.ALLOW
+    assert chain.decide("log_write", {}).action is PermissionAction.ASK
+
+
+def test_an_absolute_path_in_a_rule_is_denied_to_an_agent_that_works_there() -> None:
+    agent = an_agent("bot", deny=["read_file(/srv/site/.env)"], ask=["write_file(/srv/site/ci/**)"])
+    chain = permission_chain(agent, {}, folder="/srv/site")
+    assert chain.decide("read_file", {"path": ".env"}).action is PermissionAction.DENY
+    assert chain.decide("write_file", {"path": "ci/run"}).action is PermissionAction.ASK
+    assert denied_paths(agent, {}, folder="/srv/site").is_hidden(".env")
+    assert not denied_paths(agent, {}, folder="/srv/other").is_hidden(".env")

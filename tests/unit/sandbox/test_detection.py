@@ -1,6 +1,10 @@
 """Sandbox detection: a sandbox is probed before use, and a refusal names the problem and the remedy."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -55,3 +59,67 @@ async def test_the_sandbox_is_detected_once(
             await detected.run(SandboxCommand(argv=["true"], root=tmp_path, folder=tmp_path, timeout=60.0))
         assert refused.value.details == {"started": False}
     assert (tmp_path / "tries").read_text() == "tried\n"
+
+
+# As on an old kernel: one system call is missing for this process and for all that it starts.
+_WITHOUT_CALL: Final = """
+import asyncio, ctypes, struct, sys
+from holdfast.bootstrap.doctor.checks import diagnose_sandbox
+from holdfast.workspace.settings import Settings
+
+filter = b"".join(struct.pack("HBBI", *step) for step in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, int(sys.argv[1])), (0x06, 0, 0, 0x00050000 | 38), (0x06, 0, 0, 0x7FFF0000)
+))
+code = ctypes.create_string_buffer(filter)
+program = ctypes.create_string_buffer(struct.pack("HP", 4, ctypes.addressof(code)))
+prctl = ctypes.CDLL(None).prctl
+prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+assert prctl(38, 1, 0, 0, 0) == 0 and prctl(22, 2, ctypes.addressof(program), 0, 0) == 0
+finding = asyncio.run(diagnose_sandbox(Settings(), required=True))
+print(finding.verdict, finding.about, finding.message, "|", finding.remedy)
+"""
+
+
+@pytest.mark.parametrize("call", [428, 429, 437, 442], ids=["open_tree", "move_mount", "openat2", "mount_setattr"])
+async def test_without_the_calls_that_mount_by_handle_commands_are_refused(
+    processes: SupervisedProcesses, call: int
+) -> None:
+    await real_sandbox(processes)
+    argv = [sys.executable, "-c", _WITHOUT_CALL, str(call)]
+    shown = subprocess.run(argv, capture_output=True, text=True, timeout=100).stdout  # noqa: ASYNC221
+    assert shown.startswith("failed sandbox commands are refused, because this kernel or container lacks `openat2`")
+    assert "| use Linux 5.12 or newer" in shown
+
+
+# As a server that is not root, or root of a container: it may mount only in a user namespace of its own.
+_WITHOUT_PRIVILEGE: Final = """
+import asyncio, sys
+from pathlib import Path
+from holdfast.ports.sandbox import SandboxCommand
+from holdfast.sandbox.detection import detect_sandbox
+from holdfast.sandbox.processes import open_processes
+
+async def main():
+    root = Path(sys.argv[1])
+    async with open_processes() as processes:
+        sandbox = await detect_sandbox(processes)
+        script = "cat sub/key || echo hidden; echo x >sub/kept || echo kept; mv sub other || echo pinned"
+        hidden, kept = [root / "sub" / "key"], [root / "sub" / "kept"]
+        command = SandboxCommand(
+            argv=["/bin/sh", "-c", script], root=root, folder=root, hidden=hidden, read_only=kept, timeout=60.0
+        )
+        print((await sandbox.run(command)).output.decode())
+
+asyncio.run(main())
+"""
+
+
+async def test_masks_hold_for_a_server_without_privileges(processes: SupervisedProcesses, tmp_path: Path) -> None:
+    await real_sandbox(processes)
+    (tmp_path / "sub").mkdir()
+    for name in ("key", "kept"):
+        (tmp_path / "sub" / name).write_text("secret")
+    drop = ["setpriv", "--bounding-set", "-sys_admin"] if os.geteuid() == 0 else []
+    argv = [*drop, sys.executable, "-c", _WITHOUT_PRIVILEGE, str(tmp_path)]
+    shown = subprocess.run(argv, capture_output=True, text=True, timeout=100)  # noqa: ASYNC221
+    assert shown.stdout.split() == ["hidden", "kept", "pinned"], shown.stderr

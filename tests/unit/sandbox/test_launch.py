@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import HoldfastError, Invalid, TooLarge, Unavailable
-from holdfast.ports.sandbox import Command
-from holdfast.sandbox.launch import DEFAULT_PATH, encode_request, start_error
+from holdfast.ports.sandbox import DEFAULT_PATH, Command
+from holdfast.sandbox.launch import encode_request, start_error
 from holdfast.sandbox.supervisor import StartRequest
 from tests.unit.sandbox.commands import command
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast.ports.sandbox import Command, LiveInput, ProcessResult
 from holdfast.sandbox.processes import open_processes
@@ -34,7 +35,7 @@ class Dialog:
 
     def command(self, script: str = ECHO) -> Command:
         argv = [sys.executable, "-I", "-c", script]
-        return Command(argv=argv, folder=Path("/"), input=self.live, stream_stderr=False, timeout=60)
+        return Command(argv=argv, folder=Path("/"), input=self.live, on_stderr=lambda _: None, timeout=60)
 
 
 async def test_input_reaches_a_running_command_and_its_output_arrives_meanwhile() -> None:
@@ -50,6 +51,19 @@ async def test_input_reaches_a_running_command_and_its_output_arrives_meanwhile(
         ended = await running
     assert (ended.exit_code, ended.output, ended.errors) == (0, b"ONE\nTWO\n", b"read read ")
     assert dialog.received == b"ONE\nTWO\n"  # stderr is not streamed
+
+
+async def test_stderr_has_a_callback_of_its_own_that_gets_it_while_the_command_runs() -> None:
+    dialog, errors = Dialog(), Dialog()
+    command = replace(dialog.command(ECHO.replace("'read '", "'read\\n'")), on_stderr=errors.on_output)
+    async with open_processes() as processes, asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(processes.run(command, on_output=dialog.on_output))
+        dialog.live.write(b"one\n")
+        await errors.until(b"read\n")
+        assert not running.done()
+        dialog.live.close()
+        ended = await running
+    assert (dialog.received, errors.received, ended.errors) == (b"ONE\n", b"read\n", b"read\n")
 
 
 async def test_input_larger_than_a_pipe_is_written_as_it_is_read() -> None:

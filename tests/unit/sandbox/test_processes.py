@@ -9,8 +9,7 @@ from typing import Final
 import pytest
 
 from holdfast.domain.errors import Invalid, TooLarge
-from holdfast.ports.sandbox import Command, Processes, ProcessResult
-from holdfast.sandbox.launch import DEFAULT_PATH
+from holdfast.ports.sandbox import DEFAULT_PATH, Command, Processes, ProcessResult
 from holdfast.sandbox.processes import SupervisedProcesses
 from tests.unit.sandbox.commands import command, new_gate, new_mark, python, shell
 

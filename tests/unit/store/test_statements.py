@@ -27,7 +27,14 @@ LOCKS: Final = {"lock_threads", "lock_named_threads", "lock_heads", "lock_migrat
 """Statements of PostgreSQL only: SQLite has one writer and needs no locks."""
 APPEND: Final = ({"append"}, {"fence"})
 """PostgreSQL appends in one statement, SQLite in two: `fence`, then `add_events`."""
-KINDS: Final = {"bigint": "INTEGER", "BIGINT": "INTEGER", "text": "TEXT", "json": "TEXT", "bytea": "BLOB"}
+KINDS: Final = {
+    "bigint": "INTEGER",
+    "BIGINT": "INTEGER",
+    "text": "TEXT",
+    "json": "TEXT",
+    "bytea": "BLOB",
+    "double precision": "REAL",
+}
 """Column types of PostgreSQL, and the SQLite type of each."""
 RUNNERS: Final = {"one", "all", "run", "many"}
 

@@ -56,7 +56,7 @@ def test_the_exporter_none_exports_nothing(environment: pytest.MonkeyPatch) -> N
 
 async def test_traces_without_the_extra_name_its_package(environment: pytest.MonkeyPatch) -> None:
     environment.setattr("holdfast.bootstrap.observability.find_spec", lambda _: None)
-    with pytest.raises(Invalid, match=r"pip install 'holdfast\[otel\]'"):
+    with pytest.raises(Invalid, match=r"pip install 'holdfast-agents\[otel\]'"):
         async with open_observability(TelemetrySettings(traces=True)):
             pass
 

@@ -9,10 +9,19 @@ from hypothesis import strategies as st
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.tool import ToolSpec
-from holdfast.tools.arguments import MAX_PROBLEM_CHARS, MAX_PROBLEMS, MAX_SAMPLE_CHARS, check_arguments, parse_arguments
+from holdfast.tools.arguments import MAX_PROBLEMS, check_arguments, parse_arguments
 from holdfast.tools.builtin.agents import AgentMessageArguments, AgentSendArguments, AgentSpawnArguments
 from holdfast.tools.builtin.catalog import BUILTIN_SPECS
 from holdfast.tools.builtin.files import EditFileArguments, ReadFileArguments, WriteFileArguments
+from holdfast.tools.builtin.memory import (
+    GraphSearchArguments,
+    ProvenanceArguments,
+    RecallArguments,
+    RememberArguments,
+    SemanticSearchArguments,
+    TimelineArguments,
+)
+from holdfast.tools.builtin.memory_files import MemoryReadArguments, MemorySearchArguments, MemoryWriteArguments
 from holdfast.tools.builtin.notes import (
     CreateArtifactArguments,
     LogWriteArguments,
@@ -29,8 +38,22 @@ from holdfast.tools.builtin.plan import (
     PlanStartArguments,
     PlanUpdateArguments,
 )
+from holdfast.tools.builtin.reminders import (
+    CompleteReminderArguments,
+    DismissReminderArguments,
+    ListRemindersArguments,
+    SetReminderArguments,
+)
 from holdfast.tools.builtin.search import GlobArguments, GrepArguments, ListDirArguments
 from holdfast.tools.builtin.shell import BashArguments
+from holdfast.tools.builtin.skills import (
+    SkillActivateArguments,
+    SkillCatalogArguments,
+    SkillContextArguments,
+    SkillDescribeArguments,
+    SkillGetArguments,
+    SkillListArguments,
+)
 from holdfast.tools.builtin.tasks import (
     TaskCreateArguments,
     TaskSpawnArguments,
@@ -41,6 +64,7 @@ from holdfast.tools.builtin.tool_search import ToolActivateArguments, ToolSearch
 from holdfast.tools.builtin.waiting import AskUserArguments, SleepArguments, TaskRespondArguments
 from holdfast.tools.builtin.web import WebFetchArguments, WebSearchArguments
 from holdfast.tools.middleware import validate_arguments
+from holdfast.tools.schema_check import MAX_PROBLEM_CHARS, MAX_SAMPLE_CHARS
 from holdfast.tools.tool import wrap_tool
 from holdfast.tools.typed_tool import ToolArguments
 from tests.support.calls import Recorder, a_call, a_spec
@@ -51,8 +75,27 @@ ARGUMENT_TYPES: Final[dict[str, type[ToolArguments]]] = {
     "agent_spawn": AgentSpawnArguments,
     "ask_user": AskUserArguments,
     "bash": BashArguments,
+    "complete_reminder": CompleteReminderArguments,
     "create_artifact": CreateArtifactArguments,
+    "dismiss_reminder": DismissReminderArguments,
+    "list_reminders": ListRemindersArguments,
+    "set_reminder": SetReminderArguments,
+    "skill_activate": SkillActivateArguments,
+    "skill_catalog": SkillCatalogArguments,
+    "skill_context": SkillContextArguments,
+    "skill_describe": SkillDescribeArguments,
+    "skill_get": SkillGetArguments,
+    "skill_list": SkillListArguments,
     "edit_file": EditFileArguments,
+    "graph_search_memory": GraphSearchArguments,
+    "memory_read": MemoryReadArguments,
+    "memory_search": MemorySearchArguments,
+    "memory_write": MemoryWriteArguments,
+    "provenance_lookup": ProvenanceArguments,
+    "recall": RecallArguments,
+    "remember": RememberArguments,
+    "semantic_search_memory": SemanticSearchArguments,
+    "timeline_search": TimelineArguments,
     "glob": GlobArguments,
     "grep": GrepArguments,
     "list_dir": ListDirArguments,
@@ -149,7 +192,7 @@ NESTED: Final = {
             "maxItems": 20,
             "items": {
                 "type": "object",
-                "properties": {"text": {"type": "string", "maxLength": 3}, "kind": {"enum": ["a", "b"]}},
+                "properties": {"text": {"type": "string", "maxLength": 3}, "kind": {"enum": ["a", "b", "d", 4]}},
                 "required": ["text"],
                 "additionalProperties": False,
             },
@@ -170,7 +213,7 @@ NESTED: Final = {
         ({"items": 5}, "- `items`: it must be array; got 5"),
         ({"items": [{"text": "a"}, {"text": "long"}]}, '- `items[1].text`: it is longer than 3 characters; got "long"'),
         ({"items": [{"text": None}]}, "- `items[0].text`: it must be string; got null"),
-        ({"items": [{"text": "a", "kind": "c"}]}, '- `items[0].kind`: it is not one of "a" or "b"; got "c"'),
+        ({"items": [{"text": "a", "kind": "c"}]}, '- `items[0].kind`: it must be one of "a", "b", "d", 4; got "c"'),
         ({"items": [{}]}, "- `items[0]`: `text` is missing"),
         (
             {"items": [], "either": ["a", 5]},
@@ -179,39 +222,39 @@ NESTED: Final = {
         ({"items": [], "one": 1}, "- `one`: it is valid under more than one of the schemas"),
     ],
 )
-def test_a_problem_has_its_path_the_expected_type_and_the_value(arguments: dict[str, Json], message: str) -> None:
+async def test_a_problem_has_its_path_the_expected_type_and_the_value(arguments: dict[str, Json], message: str) -> None:
     with pytest.raises(Invalid) as caught:
-        check_arguments(a_spec("paint", parameters=NESTED), arguments)
+        await check_arguments(a_spec("paint", parameters=NESTED), arguments)
     first, problem, *_, last = caught.value.message.splitlines()
     assert (first, last) == ("the arguments of `paint` do not match:", "correct them and call it again")
     assert problem.startswith(message)
 
 
-def test_only_the_first_problems_are_listed() -> None:
+async def test_only_the_first_problems_are_listed() -> None:
     with pytest.raises(Invalid) as caught:
-        check_arguments(a_spec(parameters=NESTED), {"items": [{}] * 20})
+        await check_arguments(a_spec(parameters=NESTED), {"items": [{}] * 20})
     assert caught.value.message.count("is missing") == MAX_PROBLEMS
     assert "- and more" in caught.value.message
 
 
-def test_the_quoted_value_is_truncated() -> None:
+async def test_the_quoted_value_is_truncated() -> None:
     with pytest.raises(Invalid) as caught:
-        check_arguments(a_spec(parameters=NESTED), {"items": "x" * 100_000, "y" * 100_000: 1})
+        await check_arguments(a_spec(parameters=NESTED), {"items": "x" * 100_000, "y" * 100_000: 1})
     assert len(caught.value.message) < 1_000
 
 
 @pytest.mark.parametrize("arguments", [{"a": "\ud800"}, {"\udfff": 1}, {"a": object()}], ids=["text", "name", "object"])
-def test_arguments_that_are_not_json_are_refused(arguments: dict[str, Json]) -> None:
+async def test_arguments_that_are_not_json_are_refused(arguments: dict[str, Json]) -> None:
     with pytest.raises(Invalid, match="the arguments of `look` are not valid JSON"):
-        check_arguments(a_spec(), arguments)
+        await check_arguments(a_spec(), arguments)
 
 
-def test_arguments_that_are_nested_too_deep_are_refused() -> None:
+async def test_arguments_that_are_nested_too_deep_are_refused() -> None:
     deep: Json = {}
     for _ in range(100_000):
         deep = {"a": deep}
     with pytest.raises(Invalid, match="are not valid JSON"):
-        check_arguments(a_spec(), deep)
+        await check_arguments(a_spec(), deep)
 
 
 @pytest.mark.parametrize(
@@ -223,15 +266,15 @@ def test_arguments_that_are_nested_too_deep_are_refused() -> None:
         {"type": "object", "properties": {"a": {"pattern": "("}}},
     ],
 )
-def test_an_invalid_or_external_schema_is_refused(parameters: dict[str, Json]) -> None:
+async def test_an_invalid_or_external_schema_is_refused(parameters: dict[str, Json]) -> None:
     with pytest.raises(Invalid, match="`look` cannot be called: its parameters are not a JSON Schema"):
-        check_arguments(a_spec(parameters=parameters), {})
+        await check_arguments(a_spec(parameters=parameters), {})
 
 
 @pytest.mark.parametrize("task_id", [2, 2.0])
-def test_a_whole_number_is_an_integer_however_it_is_written(task_id: Json) -> None:
+async def test_a_whole_number_is_an_integer_however_it_is_written(task_id: Json) -> None:
     arguments = {"task_id": task_id, "subtask": 1.0}
-    check_arguments(PLAN_CHECK.spec, arguments)
+    await check_arguments(PLAN_CHECK.spec, arguments)
     assert parse_arguments(arguments, PlanCheckArguments) == PlanCheckArguments(task_id=2, subtask=1)
 
 

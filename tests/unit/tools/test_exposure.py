@@ -29,26 +29,26 @@ def many(count: int) -> list[Tool]:
     return [Recorder(spec=a_spec(f"tool_{number}")) for number in range(count)]
 
 
-def test_up_to_forty_tools_are_shown_at_once() -> None:
-    assert len(shown(many(40))) == 40
-    assert shown(many(41)) == []
-    assert DEFAULT_VISIBLE_TOOLS == 40
+def test_up_to_sixty_four_tools_are_shown_at_once() -> None:
+    assert len(shown(many(64))) == 64
+    assert shown(many(65)) == []
+    assert DEFAULT_VISIBLE_TOOLS == 64
 
 
 def test_the_discovery_tools_do_not_count() -> None:
     finders: list[Tool] = [Recorder(spec=a_spec(name)) for name in DISCOVERY_TOOLS]
-    assert len(shown([*many(40), *finders])) == 42
-    assert shown([*many(41), *finders]) == list(DISCOVERY_TOOLS)
+    assert len(shown([*many(64), *finders])) == 66
+    assert shown([*many(65), *finders]) == list(DISCOVERY_TOOLS)
     assert shown([*many(2), *finders], exposure=ToolExposure(limit=1, core=frozenset())) == list(DISCOVERY_TOOLS)
 
 
 def test_activated_tools_are_shown() -> None:
-    assert shown(many(41), {"run_id": "run_1", "active": ["tool_3", "gone"]}) == ["tool_3"]
+    assert shown(many(65), {"run_id": "run_1", "active": ["tool_3", "gone"]}) == ["tool_3"]
 
 
 @pytest.mark.parametrize("value", [None, {"run_id": "run_2", "active": ["tool_3"]}, {"active": ["tool_3"]}, [], "x", 1])
 def test_values_of_another_run_or_unreadable_ones_are_ignored(value: Json) -> None:
-    assert shown(many(41), value) == []
+    assert shown(many(65), value) == []
     assert activated_tools({"tools": value}, RUN).active == ()
 
 

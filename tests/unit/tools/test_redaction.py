@@ -43,6 +43,33 @@ def test_similar_text_is_not_redacted(text: str) -> None:
     assert REDACTION.text(text) == text
 
 
+@pytest.mark.parametrize("first", ["AIza" + "a" * 34 + "_", "AIza" + "a" * 34 + "-"])
+def test_two_keys_without_a_space_between_them_are_both_redacted(first: str) -> None:
+    assert REDACTION.text(f"{first}{KEYS[0]} {first}{first}") == f"{REDACTED}{REDACTED} {REDACTED}{REDACTED}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-eyJaaaa" * 100_000,
+        "-eyJ" + "a" * 400_000 + "." + "-eyJaaaaaaaaaa." * 30_000,
+        "-----BEGIN " * 80_000 + "PRIVATE KEY----",
+        "-----BEGIN " + "PRIVATE KEY " * 60_000,
+        "sk-" * 250_000,
+    ],
+)
+def test_a_text_that_nearly_holds_keys_takes_linear_time(text: str) -> None:
+    REDACTION.text(text)
+    stream = RedactedStream(REDACTION)
+    for start in range(0, len(text), 1 << 16):
+        stream.feed(text[start : start + (1 << 16)])
+    stream.end()
+
+
+def test_text_with_an_unpaired_surrogate_is_redacted() -> None:
+    assert REDACTION.text(f"\ud800 {KEYS[0]}") == f"\ufffd {REDACTED}"
+
+
 def test_a_short_secret_is_not_redacted() -> None:
     assert Redaction(["abc"]).text("abc") == "abc"
 
@@ -79,6 +106,18 @@ def test_a_secret_in_an_unfinished_line_is_redacted(at: int, size: int, secret: 
     assert any(pieces)
 
 
+@pytest.mark.parametrize("prefix", ["", "x ", "x " * 3000])
+def test_a_key_without_an_end_is_redacted_and_not_held_back(prefix: str) -> None:
+    stream = RedactedStream(REDACTION)
+    shown = stream.feed(f"{prefix}sk-")
+    for _ in range(100):
+        shown += stream.feed("a" * 1024)
+        shown += stream.feed("-b_" * 100)
+    assert shown == f"{prefix}{REDACTED}"
+    shown += stream.feed("a") + stream.feed("ab c\n")
+    assert shown + stream.end() == f"{prefix}{REDACTED} c\n"
+
+
 def test_complete_lines_are_returned_at_once() -> None:
     stream = RedactedStream(REDACTION)
     assert stream.feed("one\ntw") == "one\n"
@@ -100,12 +139,13 @@ def test_variables_are_secret_by_their_names() -> None:
     assert sorted(secret_values(environment, named=["MINE", "GONE"])) == ["1", "2", "3", "4", "5"]
 
 
-async def test_the_result_of_a_tool_is_redacted() -> None:
+@pytest.mark.parametrize("padding", ["", " " * 100_000])
+async def test_the_result_of_a_tool_is_redacted(padding: str) -> None:
     outcome = ToolResult(
-        content={"said": SECRET},
+        content={"said": SECRET + padding},
         artifacts=[NewArtifact(type=ArtifactType.DOC, title=SECRET, content=SECRET, media_type="text/plain")],
         events=[FileChanged(path="a", action=FileAction.CREATED, size=1, digest_after="0", diff=f"+{SECRET}")],
     )
     found = await with_redaction(Recorder(outcome), REDACTION).run(a_call(), {})
-    assert found.content == {"said": REDACTED}
+    assert found.content == {"said": REDACTED + padding}
     assert SECRET not in repr(found)

@@ -3,7 +3,8 @@ import pytest
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import NotFound
-from holdfast.domain.tool import ToolInterrupt, ToolReply, ToolSpec
+from holdfast.domain.tool import ToolInterrupt, ToolReply
+from holdfast.ports.runtime import ToolListing
 from holdfast.tools.remote_tools import remote_tools
 from holdfast.tools.tool import InterruptResolved, InterruptWait, Preempted, ResumableTool, ResumeCause, ToolResult
 from tests.support.calls import KEY, a_call, a_lease, a_spec
@@ -16,8 +17,8 @@ class Elsewhere:
         self.called: list[tuple[int, str, dict[str, Json], str]] = []
         self.answered: list[tuple[str, ToolInterrupt, Json]] = []
 
-    async def list(self, lease: Lease) -> list[ToolSpec]:
-        return [a_spec("look", output_limit=150), a_spec("gone")]
+    async def list(self, lease: Lease) -> ToolListing:
+        return ToolListing(tools=[a_spec("look", output_limit=150), a_spec("gone")])
 
     async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         self.called.append((lease.number, name, arguments, key))
@@ -39,14 +40,14 @@ class Elsewhere:
 
 async def test_a_remote_tool_is_called_with_the_lease_and_key_of_the_call() -> None:
     elsewhere = Elsewhere()
-    look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
+    look, _ = remote_tools((await elsewhere.list(a_lease())).tools, elsewhere)
     assert look.spec == a_spec("look", output_limit=150, untrusted=True)
     assert await look.run(a_call(), {"say": [1]}) == ToolResult(content=[1], untrusted="tool:look")
     assert elsewhere.called == [(7, "look", {"say": [1]}, KEY)]
 
 
 async def test_a_remote_failure_is_a_failed_result() -> None:
-    look, gone = remote_tools(await Elsewhere().list(a_lease()), Elsewhere())
+    look, gone = remote_tools((await Elsewhere().list(a_lease())).tools, Elsewhere())
     assert await look.run(a_call(), {"say": "no", "fail": True}) == ToolResult(
         content="no", failed=True, untrusted="tool:look"
     )
@@ -56,7 +57,7 @@ async def test_a_remote_failure_is_a_failed_result() -> None:
 
 
 async def test_a_remote_output_is_bounded_too() -> None:
-    look, _ = remote_tools(await Elsewhere().list(a_lease()), Elsewhere())
+    look, _ = remote_tools((await Elsewhere().list(a_lease())).tools, Elsewhere())
     outcome = await look.run(a_call(), {"say": "x" * 1000})
     assert len(outcome.content) <= 150
     assert outcome.artifacts[0].content == "x" * 1000
@@ -64,7 +65,7 @@ async def test_a_remote_output_is_bounded_too() -> None:
 
 async def test_an_input_request_is_an_interrupt_and_is_stored_until_the_call_settles() -> None:
     elsewhere = Elsewhere()
-    look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
+    look, _ = remote_tools((await elsewhere.list(a_lease())).tools, elsewhere)
     waiting = await look.run(a_call(), {"ask": "who?"})
     assert isinstance(waiting.wait, InterruptWait)
     assert waiting.wait.interrupt.message == "who?"
@@ -81,7 +82,7 @@ async def test_an_input_request_is_an_interrupt_and_is_stored_until_the_call_set
 @pytest.mark.parametrize("cause", [InterruptResolved(response="late", expired=True), Preempted()])
 async def test_an_unanswered_input_request_resumes_without_a_response(cause: ResumeCause) -> None:
     elsewhere = Elsewhere()
-    look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
+    look, _ = remote_tools((await elsewhere.list(a_lease())).tools, elsewhere)
     pending = (await look.run(a_call(), {"ask": "who?"})).revisions["questions"](None)
     assert isinstance(look, ResumableTool)
     await look.resume(a_call(values={"questions": pending}), {}, cause)
@@ -90,7 +91,7 @@ async def test_an_unanswered_input_request_resumes_without_a_response(cause: Res
 
 async def test_an_input_request_of_another_run_is_ignored() -> None:
     elsewhere = Elsewhere()
-    look, _ = remote_tools(await elsewhere.list(a_lease()), elsewhere)
+    look, _ = remote_tools((await elsewhere.list(a_lease())).tools, elsewhere)
     pending = {**(await look.run(a_call(), {"ask": "who?"})).revisions["questions"](None), "run_id": "run_other"}
     assert isinstance(look, ResumableTool)
     outcome = await look.resume(a_call(values={"questions": pending}), {}, InterruptResolved(response="Ada"))

@@ -9,7 +9,7 @@ from holdfast.domain.limits import Limits
 from holdfast.ports.workspace import Agents, BrokenAgent
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.settings import Settings
+from holdfast.workspace.settings import ProjectFolder, Settings
 from tests.unit.workspace.workspace_files import FakeClock, replace, write_agent
 
 NOT_JSON = "agents/bot/agent.json: is not JSON: line 1, column 2: "
@@ -265,3 +265,44 @@ def _edit_unnoticed(file: os.PathLike[str], text: str) -> None:
     with open(file, "w", encoding="utf-8") as opened:
         opened.write(text)
     os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def test_a_working_folder_by_absolute_path_must_be_listed(workspace: Workspace, clock: FakeClock) -> None:
+    listed, settings = {"/srv/site": ProjectFolder(spaces=["default", "pastry"])}, [Settings()]
+    agents = FolderAgents(workspace, settings=lambda: settings[0], monotonic=clock)
+    write_agent(workspace, working_folder="/srv/site")
+    write_agent(workspace, "other")
+    message = (
+        "agents/bot/agent.json: working_folder: `/srv/site` is not in `project_folders` of settings.json: "
+        "list it there with the spaces that may use it"
+    )
+    for settings[0] in (Settings(), Settings(project_folders={"/srv": listed["/srv/site"]})):
+        with pytest.raises(Invalid) as refused:
+            agents.get("bot")
+        assert refused.value.message == message
+        assert agents.broken() == [BrokenAgent(name="bot", file="agents/bot/agent.json", message=message)]
+        assert [agent.name for agent in agents.all()] == ["other"]
+    settings[0] = Settings(project_folders=listed)
+    assert (agents.get("bot").working_folder, agents.broken()) == ("/srv/site", [])
+    for agent in agents.all():
+        assert agent.project_folders == {"/srv/site": ["default", "pastry"]}
+    settings[0] = Settings()  # the last valid definition is not used either
+    with pytest.raises(Invalid):
+        agents.get("bot")
+
+
+def test_an_unlisted_working_folder_is_logged_once(
+    workspace: Workspace, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = [Settings(project_folders={"/srv/site": ProjectFolder(spaces=["default"])})]
+    agents = FolderAgents(workspace, settings=lambda: settings[0], monotonic=clock)
+    write_agent(workspace, working_folder="/srv/site")
+    agents.all()
+    assert caplog.messages == []
+    settings[0] = Settings()
+    for _ in range(3):
+        clock.next_poll()
+        agents.all()
+    (message,) = caplog.messages
+    assert message.startswith("agents/bot/agent.json: working_folder: `/srv/site` is not in `project_folders`")
+    assert message.endswith("(cannot be used)")

@@ -43,7 +43,7 @@ json_values = st.recursive(
         ({"description": "\0"}, "description: expected a text without a NUL character"),
         ({"chat": True}, "chat: expected `object`, got `boolean`"),
         ({"chat": {"enabled": 1}}, "chat.enabled: expected `boolean`, got `integer`"),
-        ({"daemon": {"enable": True}}, "daemon.enable: unknown key, known are `enabled`"),
+        ({"daemon": {"enable": True}}, "daemon.enable: unknown key, known are `enabled`, `heartbeats`"),
         ({"tools": "sleep"}, "tools: expected `array`, got `string`"),
         ({"tools": ["sleep", 3]}, "tools[1]: expected `string`, got `integer`"),
         (
@@ -58,7 +58,8 @@ json_values = st.recursive(
         (
             {"limits": {"max_iteration": 1}},
             "limits.max_iteration: unknown key, known are "
-            "`max_iterations`, `max_duration_seconds`, `token_budget`, `cost_budget_usd`, `max_depth`, `max_children`",
+            "`max_iterations`, `max_duration_seconds`, `token_budget`, `cost_budget_usd`, `max_depth`, `max_children`, "
+            "`strict_token_budget`",
         ),
         ({"limits": {"max_iterations": 0}}, "limits.max_iterations: expected `integer` >= 1"),
         ({"limits": {"max_iterations": "20"}}, "limits.max_iterations: expected `integer | null`, got `string`"),
@@ -103,7 +104,7 @@ json_values = st.recursive(
         ),
         (
             {"skills": [""]},
-            "skills[0]: expected 1 to 64 letters, digits, `_` or `-`, beginning with a letter or a digit",
+            "skills[0]: expected 1 to 128 letters, digits, `-` or `_`, beginning with a letter or a digit",
         ),
     ],
     ids=json.dumps,
@@ -157,7 +158,7 @@ def test_an_unknown_key_is_reported_with_the_known_ones() -> None:
             "providers.A: expected 1 to 64 lower-case letters, digits, `_` or `-`, beginning with a letter or a digit",
         ),
         ({"workers": 0}, "workers: expected `integer` >= 1"),
-        ({"locale": "english please"}, "locale: expected a language tag, such as `en`, `ja` or `pt-BR`"),
+        ({"locale": "english please"}, "locale: expected a language tag of BCP 47, such as `en`, `ja` or `pt-BR`"),
         ({"context": {"anti_drift_every": 1001}}, "context.anti_drift_every: expected `integer` <= 1000"),
         (
             {"context": {"windows": 1}},

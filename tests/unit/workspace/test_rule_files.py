@@ -1,16 +1,17 @@
-"""Rules in the files of a workspace, and the file that "always allow" writes."""
+"""Rules in the files of a workspace."""
 
 import json
-import os
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.domain.errors import Conflict, Invalid, Unavailable
+from holdfast.domain.errors import Invalid
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
+from holdfast.workspace.grants import FolderGrants
 from holdfast.workspace.json_files import line_of
 from holdfast.workspace.settings import FolderSettings
 
@@ -54,16 +55,17 @@ def test_a_rule_may_name_a_tool_of_the_process(workspace: Workspace) -> None:
     assert agents.get("bot").permissions.deny == ["bash(rm *)", "pay"]
 
 
-def test_a_grant_is_written_and_used_immediately(workspace: Workspace) -> None:
+def test_rules_of_the_operator_are_read_for_each_agent(workspace: Workspace) -> None:
+    workspace.permissions.write_text('{"$schema": "here", "allow": {"other": ["sleep"], "bot": ["bash(git *)"]}}')
     agents = FolderAgents(workspace)
-    assert agents.get("bot").granted == []
-    agents.grant("bot", ["bash(git *)"])
-    agents.grant("bot", ["bash(git *)", "bash(ls)"])
-    assert agents.get("bot").granted == ["bash(git *)", "bash(ls)"]
-    assert [agent.granted for agent in agents.all()] == [["bash(git *)", "bash(ls)"]]
-    assert FolderAgents(workspace).get("bot").granted == ["bash(git *)", "bash(ls)"]
-    assert json.loads(workspace.permissions.read_text()) == {"allow": {"bot": ["bash(git *)", "bash(ls)"]}}
-    assert sorted(os.listdir(workspace.path)) == ["agents", "permissions.json"]
+    assert agents.get("bot").granted == ["bash(git *)"]
+    assert [agent.granted for agent in agents.all()] == [["bash(git *)"]]
+
+
+@pytest.mark.parametrize("text", ["{", '{"deny": {}}', '{"allow": {"bot": ["bsh"]}}'])
+def test_an_invalid_file_allows_nothing(workspace: Workspace, text: str) -> None:
+    workspace.permissions.write_text(text)
+    assert FolderAgents(workspace).get("bot").granted == []
 
 
 @pytest.mark.parametrize(
@@ -74,31 +76,10 @@ def test_a_grant_is_written_and_used_immediately(workspace: Workspace) -> None:
         ('{"allow":\n{"bot": ["bsh"]}}', r"line 2: allow.bot\[0\]: there is no tool `bsh`"),
     ],
 )
-def test_an_invalid_file_grants_nothing_and_is_not_overwritten(workspace: Workspace, text: str, reason: str) -> None:
+def test_an_invalid_file_is_reported(workspace: Workspace, text: str, reason: str) -> None:
     workspace.permissions.write_text(text)
-    agents = FolderAgents(workspace)
-    assert agents.get("bot").granted == []
-    with pytest.raises(Conflict, match=f"permissions.json: {reason}"):
-        agents.grant("bot", ["bash(ls)"])
-    assert workspace.permissions.read_text() == text
-
-
-def test_manual_entries_stay(workspace: Workspace) -> None:
-    workspace.permissions.write_text('{"$schema": "here", "allow": {"other": ["sleep"]}}')
-    FolderAgents(workspace).grant("bot", ["bash(ls)"])
-    written = json.loads(workspace.permissions.read_text())
-    assert written == {"$schema": "here", "allow": {"other": ["sleep"], "bot": ["bash(ls)"]}}
-
-
-def test_a_write_error_is_reported(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(source: str, target: Path) -> None:
-        raise OSError(28, "No space left on device")
-
-    agents = FolderAgents(workspace)
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(Unavailable, match="cannot write `permissions.json`: No space left on device"):
-        agents.grant("bot", ["bash(ls)"])
-    assert sorted(os.listdir(workspace.path)) == ["agents"]
+    error = FolderGrants(workspace).broken()
+    assert error is not None and re.match(f"permissions.json: {reason}", error.message), error
 
 
 @st.composite

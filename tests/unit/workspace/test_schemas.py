@@ -106,7 +106,9 @@ agents = some(
     thinking=mostly([None, True, False, "minimal", "xhigh"], "none", 1),
     mcp_servers=mcp_servers,
     skills=st.lists(names, max_size=2),
-    working_folder=mostly(["files", "a/b.c"], "", "..", "a/../b", "/a", ".a", "agents", "Tools/x", "a\n", "a//b", None),
+    working_folder=mostly(
+        ["files", "a/b.c", "/a/b c"], "", "..", "a/../b", "/a/..", "/", ".a", "agents", "Tools/x", "a\n", "a//b", None
+    ),
 )
 DOCUMENTS: Final = {
     "agent.schema.json": st.builds(
@@ -127,6 +129,12 @@ DOCUMENTS: Final = {
         workers=counts,
         context=some(tools_shown=counts, anti_drift_every=counts),
         sandbox=mostly(["on", "off"], "OFF", True, None),
+        project_folders=st.dictionaries(
+            mostly(["/srv/site", "/a b"], "srv", "/", "/a/", "/a/..", "/a/*", "/a\n"),
+            some(spaces=st.lists(mostly(["default", "a_B-1"], "", "a.b", "a\n"), max_size=2)),
+            max_size=1,
+        ),
+        git=st.none() | some(name=mostly(["Ada", "A b"], "", " a", "a\n", "<a>"), email=mostly(["a@b.c"], "a@b ", "")),
         sandbox_reads=st.lists(mostly(["/opt", "/a b/c"], "opt", "", "/", "~/x", "/a\0"), max_size=2),
     ),
     "tool.schema.json": st.builds(

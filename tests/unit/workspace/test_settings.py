@@ -9,7 +9,8 @@ from holdfast.domain.errors import Invalid
 from holdfast.domain.limits import Limits
 from holdfast.domain.model_provider import ProviderSettings
 from holdfast.workspace.folder import Workspace
-from holdfast.workspace.settings import ContextSettings, FolderSettings, Settings, with_defaults
+from holdfast.workspace.settings import ContextSettings, FolderSettings, GitIdentity, Settings, with_defaults
+from holdfast.workspace.settings_file import WorkspaceSettingsFile
 from tests.unit.workspace.workspace_files import FakeClock, replace, write_json
 
 AGENT = Agent(name="bot", description="", models=["a:b"], instructions="Help.", digest="d")
@@ -117,3 +118,45 @@ def test_the_digest_changes_with_the_defaults() -> None:
         with_defaults(AGENT, Settings(permissions=Permissions(deny=["bash"]))).digest,
     ]
     assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("folders", "problem"),
+    [
+        ({"{workspace}": ["a"]}, "project_folders.{workspace}: is in the workspace or contains it"),
+        ({"{workspace}/.holdfast": ["a"]}, "project_folders.{workspace}/.holdfast: is in the workspace or contains it"),
+        ({"{parent}": ["a"]}, "project_folders.{parent}: is in the workspace or contains it"),
+        (
+            {"/srv": ["a", "b"], "/srv/site": ["a"]},
+            "project_folders./srv/site: is in `/srv`, which other spaces may use: list the same spaces for both",
+        ),
+        ({"/srv/": ["a"]}, "project_folders./srv/: expected the absolute path of a folder"),
+        ({"/srv": []}, "project_folders./srv.spaces: expected"),
+        ({"/srv": ["../a"]}, "project_folders./srv.spaces[0]: expected the id of a space"),
+    ],
+)
+async def test_a_project_folder_that_would_give_an_agent_more_is_refused(
+    workspace: Workspace, settings: FolderSettings, folders: dict[str, list[str]], problem: str
+) -> None:
+    def fill(text: str) -> str:
+        return text.replace("{workspace}", str(workspace.path)).replace("{parent}", str(workspace.path.parent))
+
+    value = {"project_folders": {fill(path): {"spaces": spaces} for path, spaces in folders.items()}}
+    file = WorkspaceSettingsFile(workspace, settings)
+    with pytest.raises(Invalid) as refused:
+        await file.change(value, tag=file.read().tag)
+    assert fill(problem) in refused.value.message
+    assert not workspace.settings.exists()
+    write_json(workspace.settings, value)
+    settings.refresh()
+    error = settings.broken()
+    assert error is not None and fill(problem) in error.message
+
+
+def test_a_project_folder_in_another_of_the_same_spaces_is_accepted(
+    workspace: Workspace, settings: FolderSettings
+) -> None:
+    folders = {path: {"spaces": spaces} for path, spaces in (("/srv", ["a", "b"]), ("/srv/site", ["b", "a"]))}
+    write_json(workspace.settings, {"project_folders": folders, "git": {"name": "Ada", "email": "ada@example.org"}})
+    assert [*settings.get().project_folders] == ["/srv", "/srv/site"]
+    assert settings.get().git == GitIdentity(name="Ada", email="ada@example.org")

@@ -4,8 +4,8 @@
 
     window: │ output │ margin │ system │ tools │ reminders │ conversation: the rest │
 
-The margin exists because token counts are estimates. The cost is linear in the messages of the window, not of the
-thread.
+The margin exists because token counts are estimates. The cost is linear in the messages that were read, not in those of
+the thread.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,13 @@ from holdfast.agent.context.outline import Outline, build_outline, empty_convers
 from holdfast.agent.context.system_prompt import PromptSegment
 from holdfast.agent.context.tokens import MeasuredTools, MessageSizer, SizedMessage
 from holdfast.agent.context.units import Unit, shorten_results
-from holdfast.domain.context import NO_COMPACTION, SEGMENT_SEPARATOR, Compaction, compaction_exhausted
+from holdfast.domain.context import (
+    NO_COMPACTION,
+    SEGMENT_SEPARATOR,
+    Compaction,
+    InjectedItem,
+    compaction_exhausted,
+)
 from holdfast.domain.errors import Invalid
 from holdfast.domain.message import Message, NewMessage, Role
 
@@ -75,6 +81,8 @@ class ContextInput(msgspec.Struct, frozen=True, kw_only=True):
     reminders: Sequence[str] = ()
     output: int | None = None
     """Tokens that the response may have, if it is limited."""
+    memory: Sequence[InjectedItem] = ()
+    """What was recalled into the segments."""
 
 
 class AssembledContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +97,9 @@ class AssembledContext(msgspec.Struct, frozen=True, kw_only=True):
     compaction: Compaction
     """The part of the compaction that applies to this chain."""
     covered: bool
-    """Whether the summary covers every message before the window. If not, read further back before compacting."""
+    """Whether the summary covers every message before those that were read. If not, more may fit."""
+    read_tokens: int
+    """Tokens of the conversation that was read, sent or not."""
     first_sequence: int | None
     last_sequence: int | None
     needs_compaction: bool
@@ -137,6 +147,7 @@ def assemble(context_input: ContextInput, *, sizes: MessageSizer) -> AssembledCo
         },
         compaction=outline.compaction,
         covered=outline.covered,
+        read_tokens=outline.tokens,
         first_sequence=next((unit.first for unit in units if unit.first is not None), None),
         last_sequence=next((unit.last for unit in reversed(units) if unit.last is not None), None),
         needs_compaction=can_compact and (dropped or not outline.covered or too_long),

@@ -12,24 +12,31 @@ from msgspec.structs import replace
 
 from holdfast.agent.context.assembly import AssembledContext, ContextInput, assemble
 from holdfast.agent.context.compaction import SummaryPlan, apply_summary, plan_compaction
-from holdfast.agent.context.reminders import build_reminders
+from holdfast.agent.context.recalled import NO_MEMORY, recalled_memory, refresh_memory
+from holdfast.agent.context.reminders import build_reminders, due_reminders_note
 from holdfast.agent.context.system_prompt import PromptComposer, PromptInput
 from holdfast.agent.context.tokens import MessageSizer, ToolMeasurer
-from holdfast.agent.run_context import RunContext
+from holdfast.agent.distillation import read_distilled_runs
+from holdfast.agent.run_context import RunContext, mark_tainted
+from holdfast.agent.skill_contracts import missing_products
+from holdfast.agent.structured_output import check_output, output_schema, rejected_answers
 from holdfast.domain.content import DataSource, Json, Part, TextPart, stored_file, stored_file_ids
 from holdfast.domain.context import decode_compaction
+from holdfast.domain.distillation import is_distiller
 from holdfast.domain.errors import ModelRefused, ModelUnavailable, NotFound
 from holdfast.domain.events.custom import ContextCompacted
 from holdfast.domain.ids import FileId
 from holdfast.domain.instant import Instant
 from holdfast.domain.message import Message, NewMessage
 from holdfast.domain.plan import Plan, Todo
+from holdfast.domain.untrusted import taint_source_name
 from holdfast.ports.model import ModelFinished, ModelRequest, ModelSettings, TextDelta
 from holdfast.ports.runtime import StoredFile
 
 COMPACTION_VALUE: Final = "compaction"
-MAX_HISTORY_MESSAGES: Final = 500
-"""Earlier messages that are read for a summary, in addition to the window."""
+MIN_PAGE_MESSAGES: Final = 20
+MAX_PAGE_MESSAGES: Final = 1_000
+"""Earlier messages that are read at once."""
 
 
 class ContextBuilder:
@@ -46,10 +53,16 @@ class ContextBuilder:
 
     async def build(self, *, compact: bool = False) -> tuple[ContextInput, AssembledContext]:
         """Return the context of the next call; a conversation that is too long is compacted, or any if `compact`."""
-        context_input = self._collect_input()
+        output_problems, due = await self._output_problems(), await self._due_reminders()
+        if self._ctx.agent.memory is not None:
+            await refresh_memory(self._ctx)
+        elif is_distiller(self._ctx.agent.name):
+            await read_distilled_runs(self._ctx)
+        context_input = self._collect_input(output_problems, due)
         context = assemble(context_input, sizes=self._sizes)
-        if (context.needs_compaction or compact) and await self._compact(context_input, covered=context.covered):
-            context_input = self._collect_input()
+        context_input, context = await self._read_back(context_input, context, max_tokens=context.budget.conversation)
+        if (context.needs_compaction or compact) and await self._compact(context_input, context):
+            context_input = self._collect_input(output_problems, due)
             context = assemble(context_input, sizes=self._sizes)
         return context_input, context
 
@@ -62,12 +75,28 @@ class ContextBuilder:
             messages=await inline_files(context.messages, lambda file: library.file(lease, file)),
             tools=context_input.tools.definitions,
             settings=ModelSettings(temperature=agent.temperature, thinking=agent.thinking),
+            output_schema=output_schema(self._ctx.run, agent),
             position=self._ctx.conversation.position,
         )
 
-    def _collect_input(self) -> ContextInput:
+    async def _output_problems(self) -> Sequence[str]:
+        """Return what is wrong with the latest final answer, if it did not match the output schema."""
+        ctx = self._ctx
+        schema = output_schema(ctx.run, ctx.agent)
+        rejected = [] if schema is None else rejected_answers(ctx.conversation.messages, ctx.run.id)
+        return (await check_output(rejected[0].content, schema)).problems if schema and rejected else ()
+
+    async def _due_reminders(self) -> list[str]:
+        """Return the note about triggered reminders; those that a tainted run set taint this one."""
+        due = await self._ctx.library.reminders(self._ctx.lease)
+        mark_tainted(self._ctx, [taint_source_name("reminder", each.id) for each in due if each.taint])
+        return due_reminders_note(due, tokens=self._ctx.tokens)
+
+    def _collect_input(self, output_problems: Sequence[str], due_reminders: Sequence[str]) -> ContextInput:
         ctx, conversation = self._ctx, self._ctx.conversation
         plan = _convert_value(ctx.values.get("plan"), Plan) or Plan()
+        reminded = ctx.agent.memory is not None or is_distiller(ctx.agent.name)
+        memory = recalled_memory(ctx.values) if reminded else NO_MEMORY
         turn_started = ctx.run.created_at if conversation.goal is None else conversation.goal.created_at
         prompt = PromptInput(
             agent=ctx.agent,
@@ -76,42 +105,62 @@ class ContextBuilder:
             # Only the hour: providers cache a prompt that rarely changes.
             now=Instant(f"{turn_started[:13]}:00Z"),
             locale=ctx.thread.locale or ctx.agent.locale,
+            standing=memory.standing,
+            memories=memory.recalled,
+            skill_catalog=ctx.skill_catalog,
+            skills=ctx.prompt_skills,
+            skills_left_out=ctx.skills_left_out,
             plan=plan,
             todo=_convert_value(ctx.values.get("todo"), Todo) or Todo(),
+            output_schema=output_schema(ctx.run, ctx.agent),
         )
         return ContextInput(
             messages=conversation.messages,
             whole=conversation.whole,
             goal=conversation.goal,
             segments=self._prompt_composer.compose(prompt),
+            memory=memory.items,
             window=ctx.model.context_window,
             tools=self._tool_measurer.measure(ctx.toolset.visible(values=ctx.values, run_id=ctx.run.id)),
             compaction=decode_compaction(ctx.values.get(COMPACTION_VALUE)),
-            reminders=build_reminders(
-                conversation.messages,
-                run_id=ctx.run.id,
-                iterations=ctx.iterations,
-                goal=conversation.goal,
-                plan=plan,
-                drift_every=ctx.agent.anti_drift_every,
-            ),
+            reminders=[
+                *due_reminders,
+                *build_reminders(
+                    conversation.messages,
+                    run_id=ctx.run.id,
+                    iterations=ctx.iterations,
+                    goal=conversation.goal,
+                    plan=plan,
+                    drift_every=ctx.agent.anti_drift_every,
+                    unavailable_servers=[each.server for each in ctx.unavailable_servers],
+                    output_problems=output_problems,
+                    missing_products=missing_products(ctx),
+                ),
+            ],
         )
 
-    async def _read_history(self, context_input: ContextInput) -> ContextInput:
-        """Add the messages before the window, which no summary covers, so that the new summary covers them."""
+    async def _read_back(
+        self, context_input: ContextInput, context: AssembledContext, *, max_tokens: int
+    ) -> tuple[ContextInput, AssembledContext]:
+        """Read earlier messages in pages, until nothing is missing or they have more than `max_tokens`."""
         conversation = self._ctx.conversation
-        first = conversation.messages[0].sequence if conversation.messages else None
-        if first is None or conversation.whole:
-            return context_input
-        earlier = await self._ctx.journal.history(self._ctx.lease, before=first, limit=MAX_HISTORY_MESSAGES)
-        conversation.prepend(earlier, whole=len(earlier) < MAX_HISTORY_MESSAGES)
-        return replace(context_input, messages=conversation.messages, whole=conversation.whole)
+        while not context.covered and context.read_tokens <= max_tokens and conversation.messages:
+            first = conversation.messages[0].sequence
+            if first is None:
+                break
+            limit = _page_size(len(conversation.messages), context.read_tokens, max_tokens=max_tokens)
+            earlier = await self._ctx.journal.history(self._ctx.lease, before=first, limit=limit)
+            conversation.prepend(earlier, whole=len(earlier) < limit)
+            context_input = replace(context_input, messages=conversation.messages, whole=conversation.whole)
+            context = assemble(context_input, sizes=self._sizes)
+        return context_input, context
 
-    async def _compact(self, context_input: ContextInput, *, covered: bool) -> bool:
+    async def _compact(self, context_input: ContextInput, context: AssembledContext) -> bool:
         """Compact the conversation; return whether it became shorter."""
         ctx = self._ctx
-        if not covered:
-            context_input = await self._read_history(context_input)
+        # As much as one request for a summary can contain beside its response.
+        max_tokens = context.budget.usable - context.budget.conversation // 4
+        context_input, _ = await self._read_back(context_input, context, max_tokens=max_tokens)
         compaction = plan_compaction(
             context_input,
             plan=_convert_value(ctx.values.get("plan"), Plan) or Plan(),
@@ -160,6 +209,12 @@ class ContextBuilder:
         if texts:
             ctx.add_usage(ctx.estimate_usage(prompt_tokens, self._sizes.count_text("".join(texts))))
         return ""
+
+
+def _page_size(count: int, tokens: int, *, max_tokens: int) -> int:
+    """Return how many messages to read, if `count` have so many `tokens`: those that fit, at most twice as many."""
+    fitting = count * (max_tokens - tokens) // max(tokens, 1) + 1
+    return min(max(min(fitting, 2 * count), MIN_PAGE_MESSAGES), MAX_PAGE_MESSAGES)
 
 
 _Value = TypeVar("_Value", bound=msgspec.Struct)

@@ -21,9 +21,9 @@ from holdfast.agent.context.assembly import (
 )
 from holdfast.agent.context.outline import Outline, build_outline, summary_note
 from holdfast.agent.context.tokens import MessageSizer, SizedMessage
-from holdfast.agent.context.units import Unit, elide_middle, text_of
+from holdfast.agent.context.units import Unit, elide_middle
 from holdfast.agent.prompt import load_text, render_text
-from holdfast.domain.content import TextPart
+from holdfast.domain.content import TextPart, plain_text
 from holdfast.domain.context import CollapsedTask, Compaction, compaction_exhausted, record_failed_compaction
 from holdfast.domain.ids import RunId
 from holdfast.domain.message import NewMessage, Role
@@ -45,8 +45,12 @@ class SummaryPlan(msgspec.Struct, frozen=True, kw_only=True):
     through: int
     remaining_tokens: int
     """Tokens of the conversation without the messages that the summary replaces."""
+    max_total_tokens: int
+    """The maximum of the conversation with the summary; one that makes it longer is useless."""
     max_tokens: int
     """The maximum length of the summary."""
+    gap: bool
+    """Whether messages before the summarised ones are left out."""
 
 
 CompactionPlan: TypeAlias = Compaction | SummaryPlan
@@ -58,7 +62,7 @@ def plan_compaction(
 ) -> CompactionPlan | None:
     """Return how to shorten the conversation, or null if it cannot be shortened.
 
-    `context_window` is how many messages the thread keeps verbatim: a summary leaves at most half as many.
+    `context_window` is how many recent messages a summary leaves, if they fit.
     """
     budget = context_budget(context_input, sizes=sizes)
     before = _outline_with(context_input, context_input.compaction, sizes)
@@ -69,11 +73,11 @@ def plan_compaction(
     collapse = replace(base, failed_tries=0) if after.tokens < before.tokens else None
     if collapse is not None and after.covered and after.tokens <= budget.conversation * COLLAPSE_ENOUGH_RATIO:
         return collapse
-    return _plan_summary(after, base, budget, run_id=run_id, keep=context_window // 2, sizes=sizes) or collapse
+    return _plan_summary(after, base, budget, run_id=run_id, keep=context_window, sizes=sizes) or collapse
 
 
 def apply_summary(plan: SummaryPlan, summary: str, *, sizes: MessageSizer) -> Compaction:
-    """Return the compaction with that summary; a summary that shortens nothing counts as a failed try."""
+    """Return the compaction with that summary; a useless summary counts as a failed try."""
     base = plan.base
     compaction = replace(
         base,
@@ -81,9 +85,10 @@ def apply_summary(plan: SummaryPlan, summary: str, *, sizes: MessageSizer) -> Co
         summary=fit_summary(summary, max_tokens=plan.max_tokens, sizes=sizes),
         collapsed=tuple(span for span in base.collapsed if span.end.message_sequence_num > plan.through),
         failed_tries=0,
+        gap=plan.gap,
     )
     note = summary_note(compaction, sizes=sizes)
-    if note is None or plan.remaining_tokens + note.tokens >= base.tokens_after:
+    if note is None or plan.remaining_tokens + note.tokens > plan.max_total_tokens:
         return record_failed_compaction(base, before=base.tokens_before, after=base.tokens_after)
     return replace(compaction, tokens_after=plan.remaining_tokens + note.tokens)
 
@@ -141,7 +146,10 @@ def _plan_summary(
         base=base,
         through=through,
         remaining_tokens=outline.tokens - replaced,
+        # Without a summary, messages that no summary covers are not sent at all.
+        max_total_tokens=base.tokens_after - 1 if outline.covered else max(base.tokens_after - 1, budget.conversation),
         max_tokens=max_tokens,
+        gap=base.gap or not outline.covered,
     )
 
 
@@ -211,7 +219,7 @@ def fit_summary(summary: str, *, max_tokens: int, sizes: MessageSizer) -> str:
 def _unit_message(unit: Unit) -> NewMessage:
     """Return a unit as one message, with calls and results as text, so that the request needs no tools."""
     head = unit.head
-    lines = [elide_middle(text_of(head.content), max_chars=MAX_MESSAGE_CHARS)]
+    lines = [elide_middle(plain_text(head.content), max_chars=MAX_MESSAGE_CHARS)]
     if not isinstance(head.content, str):
         attached = [type(part).__name__ for part in head.content if not isinstance(part, TextPart)]
         lines += [f"[attached: {name.removesuffix('Part').lower()}]" for name in attached]
@@ -219,5 +227,5 @@ def _unit_message(unit: Unit) -> NewMessage:
         arguments = elide_middle(msgspec.json.encode(call.arguments).decode(), max_chars=MAX_ARGUMENTS_CHARS)
         lines.append(f"[called {call.name} {arguments}]")
     for part in unit.messages[1:]:
-        lines.append(f"[answer]\n{elide_middle(text_of(part.message.content), max_chars=MAX_RESULT_CHARS)}")
+        lines.append(f"[answer]\n{elide_middle(plain_text(part.message.content), max_chars=MAX_RESULT_CHARS)}")
     return NewMessage(role=head.role, content="\n".join(line for line in lines if line))

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from holdfast.domain.commit import Lease
-from holdfast.domain.ids import RunId, ToolCallId
+from holdfast.domain.ids import MessageId, RunId, ToolCallId
 from holdfast.domain.message import STEERING_METADATA_KEY, Message, Role, ToolCall, unanswered_calls
 from holdfast.ports.log import Journal
 
@@ -49,6 +49,7 @@ class ConversationWindow:
     def prepend(self, earlier: Sequence[Message], *, whole: bool) -> None:
         """Insert earlier messages before the first one."""
         self.messages[:0] = earlier
+        self._call_ids.update(call.id for message in earlier for call in message.tool_calls)
         self.whole = whole
 
     def drop_through(self, through: int) -> None:
@@ -61,6 +62,12 @@ class ConversationWindow:
     def has_call(self, call_id: ToolCallId) -> bool:
         """Return whether a message of the window has a tool call with that id."""
         return call_id in self._call_ids
+
+    @property
+    def last_user_id(self) -> MessageId | None:
+        """The id of the latest message of the user, steering included."""
+        of_user = (message.id for message in reversed(self.messages) if message.role is Role.USER)
+        return next(of_user, None if self.goal is None else self.goal.id)
 
     def open_exchange(self) -> tuple[Message, list[ToolCall]] | None:
         """Return the assistant message of this run with unanswered tool calls, and those calls."""

@@ -16,8 +16,9 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast.agent.context.tokens import MessageSizer, SizedMessage
-from holdfast.agent.context.units import Unit, group_units, single_unit, text_of
+from holdfast.agent.context.units import Unit, group_units, single_unit
 from holdfast.agent.prompt import load_text, render_text
+from holdfast.domain.content import plain_text
 from holdfast.domain.context import CollapsedTask, Compaction, compaction_on_chain
 from holdfast.domain.message import Message, Role
 from holdfast.domain.plan import Boundary
@@ -126,7 +127,7 @@ class _SpanIndex:
         head = unit.head
         if head.role is not Role.ASSISTANT or unit.first is None or not isinstance(head, Message):
             return False
-        blocks = bool(text_of(head.content)) + len(head.tool_calls)
+        blocks = bool(plain_text(head.content)) + len(head.tool_calls)
         return all(self._has((unit.first, block)) for block in range(blocks))
 
     def _has(self, position: _Position) -> bool:
@@ -141,7 +142,9 @@ def _position(boundary: Boundary) -> _Position:
 def summary_note(compaction: Compaction, *, sizes: MessageSizer) -> SizedMessage | None:
     """Return the summary as a message, if there is one."""
     # A user message, not a system one: some providers require that the first message is from the user.
-    return sizes.note(Role.USER, _summary_note_text(compaction.summary)) if compaction.summary else None
+    if not compaction.summary:
+        return None
+    return sizes.note(Role.USER, _summary_note_text(compaction.summary, gap=compaction.gap))
 
 
 def omission_note(*, sizes: MessageSizer) -> SizedMessage:
@@ -155,5 +158,6 @@ def empty_conversation_note(*, sizes: MessageSizer) -> SizedMessage:
 
 
 @lru_cache(maxsize=64)
-def _summary_note_text(summary: str) -> str:
-    return render_text("earlier", summary=fence_text(summary, tag="untrusted", source="summary"))
+def _summary_note_text(summary: str, *, gap: bool) -> str:
+    note = render_text("earlier", summary=fence_text(summary, tag="untrusted", source="summary"))
+    return f"{load_text('left_out')}\n{note}" if gap else note

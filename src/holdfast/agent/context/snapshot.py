@@ -28,6 +28,9 @@ def take_snapshot(context: AssembledContext, context_input: ContextInput, *, ste
         first_sequence=context.first_sequence,
         last_sequence=context.last_sequence,
         compaction_through=context.compaction.through,
+        memory=_add_text(texts, msgspec.json.encode(list(context_input.memory)).decode())
+        if context_input.memory
+        else None,
         texts=texts,
     )
 

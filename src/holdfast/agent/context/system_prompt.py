@@ -1,7 +1,7 @@
 """The system prompt: its segments, ordered from stable to changing, because providers cache common prefixes.
 
-core · safety · AGENT.md · SOUL.md · skills │ environment · memories │ plan · todo · time
-the same for each run of an agent           │ for each run           │ for each call
+core · safety · AGENT.md · SOUL.md · catalog of skills │ environment · output · standing · memories │ skills · plan · …
+the same for each run of an agent                      │ for each run, or user message              │ for each call
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +13,7 @@ import msgspec
 from holdfast.agent.prompt import load_text, render_text
 from holdfast.domain.agent import Agent
 from holdfast.domain.agent_task import minimal_agent_task
+from holdfast.domain.content import Json
 from holdfast.domain.context import text_digest
 from holdfast.domain.instant import Instant
 from holdfast.domain.plan import Plan, PlanItem, PlanStatus, SubtaskStatus, Todo
@@ -54,7 +55,6 @@ class SegmentFactory:
         return self.from_text(name, f"{load_text(name)}\n{fence_text(text.strip(), tag=tag)}")
 
 
-MAX_MEMORY_TOKENS: Final = 4_000
 MAX_PLAN_TOKENS: Final = 8_000
 MAX_NAME_CHARS: Final = 200
 MAX_TODO_CHARS: Final = 1_000
@@ -72,6 +72,10 @@ class PromptSkill(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     text: str
+    notes: str = ""
+    """What it needs and requires, in words of the runtime."""
+    untrusted: bool = False
+    """Whether others than the operator may have written it."""
 
 
 class PromptInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,11 +87,19 @@ class PromptInput(msgspec.Struct, frozen=True, kw_only=True):
     now: Instant
     """The same time for all calls that should share a provider's cache."""
     locale: str | None = None
+    skill_catalog: str = ""
+    """One line for each skill that the agent could use."""
     skills: Sequence[PromptSkill] = ()
-    memories: Sequence[str] = ()
-    """Most relevant first: as many as fit are used."""
+    skills_left_out: str = ""
+    """A note about skills that would be active and are not."""
+    standing: str = ""
+    """Standing instructions of people."""
+    memories: str = ""
+    """What was recalled for the user message; it is data."""
     plan: Plan = Plan()
     todo: Todo = Todo()
+    output_schema: Json = None
+    """The JSON Schema of the final answer."""
 
 
 class PromptComposer:
@@ -97,6 +109,9 @@ class PromptComposer:
         self._tokens = tokens
         self._segments = SegmentFactory(tokens)
         self._shared_segments = [self._segments.from_text(name, load_text(name)) for name in ("core", "safety")]
+        self._skills_segment = lru_cache(maxsize=MAX_CACHED_SEGMENTS)(
+            lambda skills, left_out: self._segments.from_text("skills", _skills_text(skills, left_out))
+        )
 
     def compose(self, prompt: PromptInput) -> list[PromptSegment]:
         """Return the segments of a system prompt, in order."""
@@ -113,11 +128,8 @@ class PromptComposer:
             yield from_untrusted("agent", agent.instructions, tag="agent-instructions")
         if agent.soul and agent.soul.strip():
             yield from_untrusted("soul", agent.soul, tag="soul")
-        if prompt.skills:
-            texts = [
-                f"{_single_line(each.name)}:\n{fence_text(each.text.strip(), tag='skill')}" for each in prompt.skills
-            ]
-            yield self._segments.from_text("skills", "\n".join([load_text("skills"), *texts]))
+        if prompt.skill_catalog:
+            yield from_untrusted("skill_catalog", prompt.skill_catalog, tag="skill-catalog")
 
     def _run_segments(self, prompt: PromptInput) -> Iterator[PromptSegment]:
         yield self._segments.from_template(
@@ -129,10 +141,17 @@ class PromptComposer:
             thread=prompt.run.thread_id,
             locale=_single_line(prompt.locale) if prompt.locale else "not known; answer in the language of the user",
         )
-        if prompt.memories and (memories := _memories_text(prompt.memories, self._tokens)):
-            yield self._segments.from_untrusted("memories", memories, tag="untrusted")
+        if prompt.output_schema is not None:
+            schema = msgspec.json.encode(prompt.output_schema).decode()
+            yield self._segments.from_untrusted("output", schema, tag="json-schema")
+        if prompt.standing:
+            yield self._segments.from_untrusted("standing", prompt.standing, tag="standing-instructions")
+        if prompt.memories:
+            yield self._segments.from_untrusted("memories", prompt.memories, tag="untrusted")
 
     def _call_segments(self, prompt: PromptInput) -> Iterator[PromptSegment]:
+        if prompt.skills or prompt.skills_left_out:
+            yield self._skills_segment(tuple(prompt.skills), prompt.skills_left_out)
         if prompt.plan.items and (plan := render_plan(prompt.plan, tokens=self._tokens, max_tokens=MAX_PLAN_TOKENS)):
             yield self._segments.from_untrusted("plan", plan, tag="plan")
         if prompt.todo.items:
@@ -144,16 +163,13 @@ class PromptComposer:
         yield self._segments.from_template("time", now=prompt.now)
 
 
-def _memories_text(memories: Sequence[str], tokens: TokenCounter) -> str:
-    """Return the memories that fit; one that does not fit is skipped, and the next may still fit."""
-    lines, remaining = [], MAX_MEMORY_TOKENS
-    for memory in memories:
-        line = f"- {memory.strip()}"
-        length = tokens.count(line)
-        if length <= remaining:
-            lines.append(line)
-            remaining -= length
-    return "\n".join(lines)
+def _skills_text(skills: Sequence[PromptSkill], left_out: str) -> str:
+    texts = []
+    for skill in skills:
+        tag = "untrusted" if skill.untrusted else "skill"
+        fenced = fence_text(skill.text.strip(), tag=tag, source=f"skill:{skill.name}" if skill.untrusted else None)
+        texts += [f"{_single_line(skill.name)}:\n{fenced}", *([skill.notes] if skill.notes else [])]
+    return "\n".join([load_text("skills"), *texts, *([left_out] if left_out else [])])
 
 
 def _single_line(text: str, *, max_chars: int = MAX_NAME_CHARS) -> str:

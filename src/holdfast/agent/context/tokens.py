@@ -27,7 +27,8 @@ ATTACHMENT_TOKENS: Final = 1_500
 """The estimate for an image, audio or document; providers report it only afterwards."""
 PROVIDER_KEY: Final = "provider"
 """The metadata key of provider data that must be sent back."""
-MAX_CACHED_MESSAGES: Final = 4_000
+MAX_CACHED_MESSAGES: Final = 100_000
+"""More than a conversation that fits into a context window: with fewer, each call would measure all of it again."""
 
 
 class SizedMessage(msgspec.Struct, frozen=True, kw_only=True):

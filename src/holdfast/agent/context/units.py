@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from holdfast.agent.context.tokens import MessageSizer, SizedMessage
-from holdfast.domain.content import Content, TextPart
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.message import Message, NewMessage, Role
 
@@ -44,13 +43,6 @@ def single_unit(message: Message, *, sizes: MessageSizer) -> Unit:
     """Return the unit of a single message."""
     sized = sizes.stored(message)
     return Unit(messages=(sized,), tokens=sized.tokens, first=message.sequence, last=message.sequence)
-
-
-def text_of(content: Content) -> str:
-    """Return the text of `content`, without its other parts."""
-    if isinstance(content, str):
-        return content
-    return "".join(part.text for part in content if isinstance(part, TextPart))
 
 
 def _exchange_units(messages: Sequence[Message], index: int, sizes: MessageSizer) -> list[Unit]:

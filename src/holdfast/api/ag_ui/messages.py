@@ -3,24 +3,32 @@
 The base of a new run is the last message up to which the client's list and one chain match; what follows is input.
 Messages that only the client has and that are not input (an assistant's, or of an unknown role) are skipped, and so
 are those that the client never received: steering messages to an active run.
+
+A client that was cut off lacks the end of an answer: it has the beginning of a message, one that was abandoned, or only
+the first messages of the run, if any. Its run is continued at its end, because nobody chooses to fork in the middle of
+an answer.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET
 
 from holdfast.domain.content import Content, TextPart
+from holdfast.domain.events import Custom, decode_event
 from holdfast.domain.events import messages as wire
+from holdfast.domain.events.custom import MessagesAbandoned, from_custom
 from holdfast.domain.events.messages import AgUiContext
 from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.message import FAILED_METADATA_KEY, STEERING_METADATA_KEY, Message, NewMessage, Role
-from holdfast.ports.log import Messages
+from holdfast.ports.log import EventLog, LoggedEvent, Messages
 
 CONTEXT_METADATA_KEY: Final = "context"
 """Metadata key of a message that describes to the model what the client shows; it is not part of the conversation."""
 HISTORY_PAGE_SIZE: Final = 1000
+_ABANDONED_NAME: Final = b'"holdfast.abandoned"'
 
 AgUiInputMessage: TypeAlias = wire.UserMessage | wire.SystemMessage | wire.DeveloperMessage
 """The messages that a client may start a run with."""
@@ -118,7 +126,7 @@ class BranchPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def find_branch_point(
-    messages: Messages, space: SpaceId, thread: ThreadId, theirs: Sequence[wire.AgUiMessage]
+    messages: Messages, events: EventLog, space: SpaceId, thread: ThreadId, theirs: Sequence[wire.AgUiMessage]
 ) -> BranchPoint:
     """Return the point where a client's list leaves the thread's tree. Each branch is read at most once."""
     stored_ids: set[MessageId] = set()
@@ -140,12 +148,13 @@ async def find_branch_point(
     new_messages = theirs[matched + 1 :]
     if last is None:
         return BranchPoint(run_id=None, sequence=None, new_messages=new_messages, revised_ids=frozenset(stored_ids))
-    return BranchPoint(
-        run_id=last.run_id,
-        sequence=await _cut_sequence(messages, space, last),
-        new_messages=new_messages,
-        revised_ids=frozenset(stored_ids.intersection(each.id for each in new_messages)),
-    )
+    revised_ids = frozenset(stored_ids.intersection(each.id for each in new_messages))
+    sequence, later = await _cut_sequence(messages, space, last)
+    asks_on = any(isinstance(each, AgUiInputMessage) and each.id not in revised_ids for each in new_messages)
+    lacks_only_answers = asks_on and not any(map(_is_turn, later))
+    if not later or lacks_only_answers or await _was_cut_off(events, space, last, theirs[matched:]):
+        sequence = None
+    return BranchPoint(run_id=last.run_id, sequence=sequence, new_messages=new_messages, revised_ids=revised_ids)
 
 
 async def read_chain(
@@ -169,8 +178,11 @@ def longest_match(theirs: Sequence[wire.AgUiMessage], chain: Sequence[Message]) 
         place = places.get(each.id)
         if place is None and not isinstance(each, AgUiInputMessage):
             continue
-        if place is None or place <= at or not same_message(each, chain[place]):
+        if place is None or not same_message(each, chain[place]):
             break
+        if place <= at:
+            matched = index  # a snapshot appends messages that a client lacked, so it may have this one too late
+            continue
         if matched >= 0 and any(map(_is_turn, chain[at + 1 : place])):
             break  # the chain has a turn that the client does not have
         matched, at = index, place
@@ -183,10 +195,53 @@ def _is_turn(message: Message) -> bool:
     return message.role in (Role.USER, Role.SYSTEM) and not hidden
 
 
-async def _cut_sequence(messages: Messages, space: SpaceId, message: Message) -> int | None:
-    """Return where to cut the run of a message: after it, and after the results of its tool calls."""
+async def _cut_sequence(messages: Messages, space: SpaceId, message: Message) -> tuple[int | None, list[Message]]:
+    """Return where to cut the run of a message, which is after the results of its tool calls, and what comes later."""
     own = await messages.of_run(space, message.run_id)
     at = next(index for index, each in enumerate(own) if each.id == message.id)
     while at + 1 < len(own) and own[at + 1].role is Role.TOOL:
         at += 1
-    return None if at + 1 == len(own) else own[at].sequence
+    return own[at].sequence, own[at + 1 :]
+
+
+async def _was_cut_off(events: EventLog, space: SpaceId, last: Message, tail: Sequence[wire.AgUiMessage]) -> bool:
+    """Return whether a client that has only `tail` of the run of `last` has a part of an answer; `last` begins it."""
+    first, *rest = tail
+    if isinstance(first, wire.AssistantMessage) and first.id == last.id and _is_part(first, last):
+        return True
+    unknown = takewhile(lambda each: not isinstance(each, AgUiInputMessage), rest)
+    ids = {each.id for each in unknown if isinstance(each, wire.AssistantMessage)}
+    seq = 0
+    while ids and (page := await events.after(space, last.run_id, seq=seq, types=["CUSTOM"])):
+        if any(not ids.isdisjoint(_abandoned_ids(event)) for event in page if is_abandonment(event)):
+            return True
+        seq = page[-1].seq
+    return False
+
+
+def _is_part(theirs: wire.AssistantMessage, ours: Message) -> bool:
+    """Return whether a client has only the beginning of an assistant message."""
+    if (theirs.content or "") != _comparable_text(ours.content):
+        return True
+    calls = [] if theirs.tool_calls is UNSET else theirs.tool_calls
+    complete = {each.id for each in calls if _is_json(each.function.arguments)}
+    return any(call.id not in complete for call in ours.tool_calls)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def is_abandonment(event: LoggedEvent) -> bool:
+    """Return whether an event says that messages are void."""
+    return event.type == "CUSTOM" and _ABANDONED_NAME in event.data
+
+
+def _abandoned_ids(event: LoggedEvent) -> Sequence[MessageId]:
+    custom = decode_event(event.data)
+    abandoned = from_custom(custom) if isinstance(custom, Custom) else None
+    return abandoned.message_ids if isinstance(abandoned, MessagesAbandoned) else ()

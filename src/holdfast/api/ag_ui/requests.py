@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from holdfast.api.ag_ui.messages import AgUiInputMessage, BranchPoint, context_message, to_new_message
 from holdfast.control.runs import check_response_schema
 from holdfast.domain.content import Json
-from holdfast.domain.errors import Invalid, NotFound, Waiting
+from holdfast.domain.errors import AlreadyAnswered, Invalid, NotFound, Waiting
 from holdfast.domain.events import messages as wire
 from holdfast.domain.events.messages import ResumeEntry, RunAgentInput
 from holdfast.domain.ids import InterruptId, RunId, ThreadId, check_client_id
@@ -93,7 +93,7 @@ def trailing_tool_messages(messages: Sequence[wire.AgUiMessage]) -> list[wire.To
     return results
 
 
-def resume_responses(
+async def resume_responses(
     run: RunId, interrupts: Sequence[Interrupt], entries: Sequence[ResumeEntry]
 ) -> dict[InterruptId, InterruptResponse]:
     """Return the responses to the open interrupts of a run; each of them needs exactly one.
@@ -113,7 +113,17 @@ def resume_responses(
             run_id=run,
             interrupts=[*open_interrupts],
         )
-    return {id: _interrupt_response(open_interrupts[id], entry) for id, entry in entry_by_id.items()}
+    return {id: await _interrupt_response(open_interrupts[id], entry) for id, entry in entry_by_id.items()}
+
+
+async def check_same_responses(answered: Iterable[tuple[Interrupt, ResumeEntry]]) -> None:
+    """Raise `AlreadyAnswered` if an entry differs from the response that its interrupt has."""
+    for interrupt, entry in answered:
+        if (await _interrupt_response(interrupt, entry)).response != interrupt.response:
+            raise AlreadyAnswered(
+                f"interrupt `{interrupt.id}` has another response already: only the first is accepted",
+                interrupt_id=interrupt.id,
+            )
 
 
 def client_tool_responses(
@@ -126,18 +136,18 @@ def client_tool_responses(
         if result.tool_call_id in calls:
             error = {} if result.error is UNSET else {"error": result.error}
             response = {"content": msgspec.to_builtins(result.content), **error}
-            responses[calls[result.tool_call_id]] = InterruptResponse(response=response)
+            responses[calls[result.tool_call_id]] = InterruptResponse(response=response, message_id=result.id)
     return responses
 
 
-def _interrupt_response(interrupt: Interrupt, entry: ResumeEntry) -> InterruptResponse:
+async def _interrupt_response(interrupt: Interrupt, entry: ResumeEntry) -> InterruptResponse:
     is_approval = interrupt.kind is InterruptKind.APPROVAL
     if entry.status == "cancelled":
         denial = {"decision": "deny", "reason": CANCELLED_RESPONSE}
         return InterruptResponse(response=denial if is_approval else CANCELLED_RESPONSE, digest=interrupt.digest)
     payload = None if entry.payload is UNSET else entry.payload
     response = _approval_decision(payload) if is_approval else payload
-    check_response_schema(interrupt, response)
+    await check_response_schema(interrupt, response)
     return InterruptResponse(response=response, digest=interrupt.digest)
 
 

@@ -5,7 +5,6 @@ The route that starts runs accepts native and AG-UI requests, so it is here too.
 Unknown fields are ignored and null means absent. A stream ends where its segment ends, although the run may continue.
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,20 +15,19 @@ from litestar.params import FromPath, JSONBody
 from litestar.typing import FieldDefinition
 
 from holdfast.api.ag_ui.runs import AgUiControl
-from holdfast.api.ag_ui.segments import SegmentSubscription
+from holdfast.api.ag_ui.segments import ProjectedStream, SegmentSubscription, run_headers
 from holdfast.api.bodies import RunBody
+from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey
 from holdfast.api.json_body import JsonBody, check_json_type, decode_json, mismatch_error
 from holdfast.api.parameters import IdQuery, WaitSeconds, parse_run_id, space_paths
 from holdfast.api.routes.runs import (
-    REPLAYED_HEADER,
     RUN_STREAM_HEADERS,
     THREAD_RUNS_PATHS,
     AcceptHeader,
-    IdempotencyKey,
+    LanguageHeader,
     start_run,
 )
-from holdfast.api.streams.sse import KEEPALIVE, EventStream, StreamBody, StreamResponse, sse_frames_with_ids
-from holdfast.control.streams.broadcast import StreamEnd
+from holdfast.api.streams.sse import StreamResponse
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events.messages import RunAgentInput
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
@@ -93,28 +91,9 @@ def _without_nulls(value: Any) -> Any:
     }
 
 
-class SegmentStream(EventStream):
-    """An ASGI app that sends a segment."""
-
-    def __init__(self, subscription: SegmentSubscription) -> None:
-        run = subscription.run
-        location = f"/api/spaces/{run.space_id}/runs/{run.id}"
-        headers = [(b"content-location", location.encode()), (b"x-run-id", run.id.encode())]
-        super().__init__(subscription.subscriber, headers=headers)
-        self._segment = subscription.segment
-
-    async def _write_all(self, body: StreamBody) -> StreamEnd:
-        while not isinstance(batch := await body.next(), StreamEnd):
-            if batch is None:
-                body.write(KEEPALIVE)
-                continue
-            events: Sequence[Any] = await self._segment.project(batch.items)
-            # unchanged events are rendered once for all subscribers
-            shared = events is batch.items
-            body.write(batch.rendered(sse_frames_with_ids) if shared else sse_frames_with_ids(events))
-            if self._segment.ended:
-                return StreamEnd.ENDED
-        return batch
+def _segment_stream(subscription: SegmentSubscription) -> StreamResponse:
+    run, subscriber, segment = subscription
+    return StreamResponse(ProjectedStream(subscriber, segment, headers=run_headers(run)))
 
 
 _TAGS: Final = ["ag-ui"]
@@ -133,7 +112,7 @@ async def run_agent(
 ) -> StreamResponse:
     """Run an agent with AG-UI 1.0, on the thread that the request names, which is created on first use."""
     subscription = await ag_ui.run_agent(space_id, name, data, base=parse_run_id(base_run_id))
-    return StreamResponse(SegmentStream(subscription))
+    return _segment_stream(subscription)
 
 
 @get(space_paths("/runs/{run_id:str}/segment"), summary="Join a segment", tags=_TAGS, opt=_SSE)
@@ -145,7 +124,7 @@ async def join_segment(
     For AG-UI clients that were disconnected: the part of the segment that they have is sent again. The id of a run
     stands for its latest segment.
     """
-    return StreamResponse(SegmentStream(await ag_ui.join(space_id, run_id)))
+    return _segment_stream(await ag_ui.join(space_id, run_id))
 
 
 @post(
@@ -169,12 +148,13 @@ async def create_run(
     wait: WaitSeconds = 0,
     base_run_id: IdQuery = None,
     accept: AcceptHeader = "*/*",
+    language: LanguageHeader = None,
 ) -> Response[Run] | StreamResponse:
     """Start a run on a thread; it is durable before the response is sent.
 
-    With `Accept: text/event-stream` the response is 200 and the stream of the run, whose id is in the header
-    `X-Run-Id`; `wait` is not allowed then. A second request with the same idempotency key and body returns the run of
-    the first, with the header `Idempotency-Replayed: true`.
+    With `Accept: text/event-stream` the response is 200 and the stream of the run with snapshots, and the header
+    `X-Run-Id` has its id; `wait` is not allowed then. A second request with the same idempotency key and body returns
+    the run of the first, with the header `Idempotency-Replayed: true`.
 
     A body with `threadId` or `runId` is the `RunAgentInput` of AG-UI 1.0, and the response is 200 and the stream of one
     segment; only then the query may have `base_run_id`.
@@ -182,12 +162,13 @@ async def create_run(
     if isinstance(data, RunBody):
         if base_run_id is not None:
             raise Invalid("send `base_run_id` in the body", field="base_run_id")
-        return await start_run(ag_ui.starts, space_id, data.new_run(thread_id, key=key), wait=wait, accept=accept)
+        new = data.new_run(thread_id, key=key)
+        return await start_run(ag_ui, space_id, new, wait=wait, accept=accept, language=language)
     if data.thread_id != thread_id:
         raise Invalid(f"`threadId` names another thread than the path, `{thread_id}`", field="threadId")
     if wait or key is not None:
         raise Invalid("an AG-UI request takes neither `wait` nor an idempotency key: its `runId` is used once")
-    return StreamResponse(SegmentStream(await ag_ui.run(space_id, data, base=parse_run_id(base_run_id))))
+    return _segment_stream(await ag_ui.run(space_id, data, base=parse_run_id(base_run_id)))
 
 
 ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (create_run, run_agent, join_segment)

@@ -17,28 +17,35 @@ from holdfast.api.ag_ui.messages import AgUiInputMessage, BranchPoint, find_bran
 from holdfast.api.ag_ui.requests import (
     changed_state,
     check_client_ids,
+    check_same_responses,
     client_tool_responses,
     requested_base,
     resume_responses,
     to_new_run,
     trailing_tool_messages,
 )
-from holdfast.api.ag_ui.segments import SegmentProjection, SegmentSubscription, Snapshots
+from holdfast.api.ag_ui.segments import (
+    LogSubscription,
+    RunProjection,
+    SegmentProjection,
+    SegmentSubscription,
+    Snapshots,
+)
 from holdfast.control.run_starts import RunStartControl
 from holdfast.control.runs import RunControl
 from holdfast.control.streams.live_streams import LiveStreams
 from holdfast.control.threads import newest_run, run_of_thread
-from holdfast.domain.errors import IdTaken, IllegalMove, Invalid, NotFound, Waiting
+from holdfast.domain.errors import AlreadyAnswered, IdTaken, IllegalMove, Invalid, NotFound, Waiting
 from holdfast.domain.events import RunStarted, decode_event
 from holdfast.domain.events import messages as wire
 from holdfast.domain.events.messages import ResumeEntry, RunAgentInput
 from holdfast.domain.ids import InterruptId, RunId, SpaceId, ThreadId
-from holdfast.domain.interrupt import InterruptKind, InterruptResponse
+from holdfast.domain.interrupt import Interrupt, InterruptKind, InterruptResponse, InterruptStatus
 from holdfast.domain.new_run import NewRun, RunBase, check_new_run
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.task_ids import run_id_of
 from holdfast.domain.thread import NewThread
-from holdfast.ports.log import EventLog, Messages, Values
+from holdfast.ports.log import EventLog, LoggedEvent, Messages, Values
 from holdfast.ports.queue import Interrupts
 from holdfast.ports.runs import Runs, Threads
 
@@ -79,7 +86,7 @@ class AgUiControl:
         self._values = values
         self._streams = streams
         self._principal_name = principal_name
-        self._snapshots = Snapshots(messages=messages, events=events)
+        self._snapshots = Snapshots(messages=messages, events=events, values=values)
 
     async def run_agent(
         self, space: SpaceId, agent: str, request: RunAgentInput, *, base: RunId | None = None
@@ -116,11 +123,32 @@ class AgUiControl:
     async def join(self, space: SpaceId, name: RunId) -> SegmentSubscription:
         """Follow a segment from its start; the id of a run stands for its latest segment."""
         run = await self._runs.get(space, name)
-        start = await self._segment_start(space, run, None if name == run.id else name)
-        state = (await self._values.of_run(space, run.id)).get("state") or UNSET
-        segment = SegmentProjection(self._snapshots, space, run.id, state=state, joined=True)
+        start = await self._segment_start(space, run, name)
+        state = await self._snapshots.state(run)
+        waited = await self._waited_for_base(space, run)
+        segment = SegmentProjection(self._snapshots, run, state=state, joined=True, waited_for_base=waited)
         subscriber = await self._streams.subscribe_run(space, run.id, after=start - 1)
         return SegmentSubscription(run, subscriber, segment)
+
+    async def _waited_for_base(self, space: SpaceId, run: Run) -> bool:
+        """Return whether a run was created before its base had ended, and waits no more."""
+        if run.base_run_id is None or run.status is RunStatus.PENDING:
+            return False
+        ended_at = (await self._runs.get(space, run.base_run_id)).completed_at
+        return ended_at is not None and run.created_at < ended_at
+
+    def project_new_log(self, run: Run) -> RunProjection:
+        """Return the log of a run that the native API created, as its client applies it."""
+        return RunProjection(self._snapshots, run, has_state=run.base_run_id is not None)
+
+    async def follow_log(self, space: SpaceId, name: RunId, *, after: int) -> LogSubscription:
+        """Follow the log of a run with snapshots, beginning with those of the event `after`, which may be missing."""
+        run = await self._runs.get(space, name)
+        projection = RunProjection(self._snapshots, run)
+        last = await self._events.after(space, run.id, seq=after - 1, limit=1) if after else []
+        missed = [snapshot for event in last for snapshot in await projection.snapshots_after(event)]
+        subscriber = await self._streams.subscribe_run(space, run.id, after=after)
+        return LogSubscription(subscriber, projection, missed)
 
     async def _resume_interrupts(
         self, space: SpaceId, request: RunAgentInput, entries: Sequence[ResumeEntry]
@@ -135,7 +163,17 @@ class AgUiControl:
         ):
             raise Invalid("a `resume` takes no new message: send the message in the next run", field="resume")
         interrupts = await self._interrupts.open_for_run(space, run.id)
-        return await self._resume(space, run, request, resume_responses(run.id, interrupts, entries))
+        try:
+            responses = await resume_responses(run.id, interrupts, entries)
+            return await self._resume(space, run, request, interrupts, responses)
+        except (NotFound, AlreadyAnswered):
+            if not await self._names_segment(space, request.run_id, run):
+                raise
+            answered = [(await self._interrupts.get(space, each.interrupt_id), each) for each in entries]
+            if any(interrupt.status is not InterruptStatus.ANSWERED for interrupt, _ in answered):
+                raise
+        await check_same_responses(answered)
+        return await self.join(space, request.run_id)
 
     async def _resume_client_tools(self, space: SpaceId, request: RunAgentInput) -> SegmentSubscription | None:
         """Respond to the run that waits for the client's tools, and follow it unless a new message follows."""
@@ -144,36 +182,60 @@ class AgUiControl:
         if not results or not replies:
             return None
         calling = await self._messages.find_in_thread(space, request.thread_id, replies[-1])
-        run = await self._runs.get(space, calling[0].run_id) if calling else None
-        if run is None or run.status.terminal:
+        if not calling:
             return None
-        responses = client_tool_responses(await self._interrupts.open_for_run(space, run.id), results)
-        if responses and isinstance(request.messages[-1], AgUiInputMessage):
-            await self._interrupts.respond_all(space, run.id, self._signed(responses))
+        run = await self._runs.get(space, calling[0].run_id)
+        interrupts = [] if run.status.terminal else await self._interrupts.open_for_run(space, run.id)
+        responses = client_tool_responses(interrupts, results)
+        if isinstance(request.messages[-1], AgUiInputMessage):
+            if responses:
+                await self._interrupts.respond_all(space, run.id, self._signed(responses))
             return None  # the new message is the input of the next run
-        return await self._resume(space, run, request, responses) if responses else None
+        if responses:
+            with suppress(AlreadyAnswered):
+                return await self._resume(space, run, request, interrupts, responses)
+        repeated = await self._names_segment(space, request.run_id, run)
+        return await self.join(space, request.run_id) if repeated else None
+
+    async def _names_segment(self, space: SpaceId, name: RunId, run: Run) -> bool:
+        """Return whether an id is one of a run or of its segments."""
+        with suppress(NotFound):
+            return (await self._runs.get(space, name)).id == run.id
+        return False
 
     async def _resume(
-        self, space: SpaceId, run: Run, request: RunAgentInput, responses: _Responses
+        self,
+        space: SpaceId,
+        run: Run,
+        request: RunAgentInput,
+        interrupts: Sequence[Interrupt],
+        responses: _Responses,
     ) -> SegmentSubscription:
-        interrupted_at = await self._interrupted_at(space, run.id, responses)
+        answered = [each for each in interrupts if each.id in responses]
+        interrupted_at = await self._interrupted_at(space, run.id, answered)
         last = await self._interrupts.respond_all(space, run.id, self._signed(responses), segment=request.run_id)
         state = changed_state(request, await self._values.of_run(space, run.id))
-        answered = frozenset(each.tool_call_id for each in request.messages if isinstance(each, wire.ToolMessage))
-        # The client may lack the events between the interrupt and its response.
+        results = {each.tool_call_id for each in request.messages if isinstance(each, wire.ToolMessage)}
+        # The client may lack the events between the interrupt and its response. Some clients also add a result of their
+        # own to a call that was only approved, or denied.
+        decided = {each.tool_call_id for each in answered if each.kind is not InterruptKind.CLIENT_TOOL}
+        joined = interrupted_at < last or not decided.isdisjoint(results)
         segment = SegmentProjection(
-            self._snapshots, space, run.id, state=state, answered=answered, joined=interrupted_at < last
+            self._snapshots,
+            run,
+            state=state,
+            answered=frozenset() if joined else frozenset(results),
+            joined=joined,
+            before_1_0=request.protocol_version is UNSET,
         )
         return SegmentSubscription(run, await self._streams.subscribe_run(space, run.id, after=last), segment)
 
     def _signed(self, responses: _Responses) -> dict[InterruptId, InterruptResponse]:
         return {id: replace(response, by=self._principal_name) for id, response in responses.items()}
 
-    async def _interrupted_at(self, space: SpaceId, run: RunId, responses: _Responses) -> int:
+    async def _interrupted_at(self, space: SpaceId, run: RunId, interrupts: Sequence[Interrupt]) -> int:
         """Return the number of the event that ended the first segment with one of these interrupts."""
-        interrupts = await self._interrupts.open_for_run(space, run)
-        calls = {each.tool_call_id for each in interrupts if each.id in responses}
-        ids = [id.encode() for id in {*responses, *calls} if id is not None]
+        ids = [id.encode() for each in interrupts for id in (each.id, each.tool_call_id) if id is not None]
         ends = await self._events.after(space, run, types=["RUN_FINISHED"], limit=MAX_SEGMENTS)
         return next((each.seq for each in ends if any(id in each.data for id in ids)), 0)
 
@@ -182,7 +244,7 @@ class AgUiControl:
     ) -> SegmentSubscription:
         base = base or requested_base(request)
         if base is None:
-            point = await find_branch_point(self._messages, space, request.thread_id, request.messages)
+            point = await find_branch_point(self._messages, self._events, space, request.thread_id, request.messages)
         else:
             point = await self._end_of_base(space, request, base)
         run_base: RunBase | None | UnsetType = None if point.revised_ids else UNSET
@@ -227,17 +289,29 @@ class AgUiControl:
         self._streams.check_capacity()
         run = (await self.starts.start(space, new)).run
         values = new.values if "state" in new.values else await self._values.of_run(space, run.id)
-        segment = SegmentProjection(self._snapshots, space, run.id, state=changed_state(request, values))
+        segment = SegmentProjection(
+            self._snapshots,
+            run,
+            state=changed_state(request, values),
+            before_1_0=request.protocol_version is UNSET,
+        )
         return SegmentSubscription(run, self._streams.subscribe_new_run(run), segment)
 
-    async def _segment_start(self, space: SpaceId, run: Run, name: RunId | None) -> int:
-        """Return the number of the event that starts a segment; of the latest one without a name."""
+    async def _segment_start(self, space: SpaceId, run: Run, name: RunId) -> int:
+        """Return the number of the event that starts the newest segment with a name; the run's id names its latest."""
         page = await self._events.after(space, run.id, types=_SEGMENT_BOUNDARY_TYPES, limit=MAX_SEGMENTS)
         starts = [event for event in page if event.type == "RUN_STARTED"]
-        for event in starts:
-            started = decode_event(event.data)
-            if isinstance(started, RunStarted) and started.run_id == name:
-                return event.seq
-        if name is None or run.status.terminal or page[-1].type == "RUN_STARTED":
-            return starts[-1].seq  # the run was working when the response arrived: its current segment continues
-        return page[-1].seq + 1  # no worker has resumed the run yet
+        named = [] if name == run.id else [each for each in starts if _segment_name(each) == name]
+        if named and named[-1] is not starts[-1]:
+            return named[-1].seq
+        if page[-1].type != "RUN_STARTED" and not run.status.terminal:
+            # The status is read after the events: an active run starts its next segment right after them.
+            status = (await self._runs.get(space, run.id)).status
+            if status in (RunStatus.QUEUED, RunStatus.RUNNING):
+                return page[-1].seq + 1
+        return starts[-1].seq
+
+
+def _segment_name(event: LoggedEvent) -> RunId | None:
+    started = decode_event(event.data)
+    return started.run_id if isinstance(started, RunStarted) else None

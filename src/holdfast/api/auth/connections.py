@@ -3,29 +3,34 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeAlias
 
 from holdfast.api.asgi import AsgiMessage
 from holdfast.concurrency import start_background
 from holdfast.control.errors import Forbidden, Unauthenticated
 from holdfast.control.principal import Principal
+from holdfast.control.tickets import TicketHolder
 from holdfast.domain.errors import Unavailable
 
 RECHECK_INTERVAL_SECONDS: Final = 0.3
 """Seconds between two checks; with `KEY_CACHE_SECONDS` it stays below the promised second."""
 
 
+Credential: TypeAlias = str | TicketHolder
+"""A token, which may be empty, or the holder of a valid ticket."""
+
+
 class TrackedConnection:
     """A request in progress."""
 
-    __slots__ = ("_headers", "task", "response_started", "revoked", "cancel_before_response", "token")
+    __slots__ = ("_headers", "task", "response_started", "revoked", "cancel_before_response", "credential")
 
-    def __init__(self, token: str, *, cancel_before_response: bool) -> None:
+    def __init__(self, credential: Credential, *, cancel_before_response: bool) -> None:
         """Track the current task, which is cancelled only once its response has begun, or also before."""
         task = asyncio.current_task()
         assert task is not None
         self.task: asyncio.Task[object] = task
-        self.token = token
+        self.credential = credential
         self.cancel_before_response = cancel_before_response
         self.response_started = False
         self.revoked = False
@@ -52,9 +57,9 @@ class TrackedConnection:
 class ConnectionTracker:
     """Open connections by credential. While entered, it cancels those whose credential becomes invalid."""
 
-    def __init__(self, authenticate: Callable[[str], Awaitable[Principal]]) -> None:
+    def __init__(self, authenticate: Callable[[Credential], Awaitable[Principal]]) -> None:
         self._authenticate = authenticate
-        self._open: dict[str, set[TrackedConnection]] = {}
+        self._open: dict[Credential, set[TrackedConnection]] = {}
         self._not_empty = asyncio.Event()
         self._recheck_task: asyncio.Task[None] | None = None
 
@@ -73,15 +78,15 @@ class ConnectionTracker:
 
     def add(self, connection: TrackedConnection) -> None:
         """Track a connection."""
-        self._open.setdefault(connection.token, set()).add(connection)
+        self._open.setdefault(connection.credential, set()).add(connection)
         self._not_empty.set()
 
     def remove(self, connection: TrackedConnection) -> None:
         """Stop tracking a connection."""
-        connections = self._open[connection.token]
+        connections = self._open[connection.credential]
         connections.remove(connection)
         if not connections:
-            del self._open[connection.token]
+            del self._open[connection.credential]
 
     async def _recheck_loop(self) -> None:
         while True:
@@ -89,11 +94,11 @@ class ConnectionTracker:
             await asyncio.sleep(RECHECK_INTERVAL_SECONDS)
             if not self._open:
                 self._not_empty.clear()
-            for token in list(self._open):
+            for credential in list(self._open):
                 try:
-                    await self._authenticate(token)
+                    await self._authenticate(credential)
                 except (Unauthenticated, Forbidden):
-                    for connection in list(self._open.get(token, ())):
+                    for connection in list(self._open.get(credential, ())):
                         connection.cancel()
                 except Unavailable:
                     pass  # the next check tries again

@@ -13,16 +13,19 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from holdfast.api.asgi import AsgiApp, AsgiMessage, AsgiScope, Receive, Send
-from holdfast.api.auth.connections import ConnectionTracker, TrackedConnection
+from holdfast.api.auth.connections import ConnectionTracker, Credential, TrackedConnection
 from holdfast.api.auth.rate_limit import RequestRateLimiter
 from holdfast.api.auth.rules import PUBLIC_ROUTES, check_route_allowed
+from holdfast.api.auth.sessions import bearer_token, session_token
+from holdfast.api.auth.tickets import STREAM_PATHS, ticket_of
 from holdfast.api.streams.websocket import WebSocketCloseCode, deny_handshake
 from holdfast.api.use_cases import UseCases
 from holdfast.api.uvicorn_protocols import close_socket
 from holdfast.control.api_keys import TOKEN_PREFIX, invalid_key_error
 from holdfast.control.errors import Unauthenticated
 from holdfast.control.principal import LOCAL_PRINCIPAL, Principal
-from holdfast.domain.errors import HoldfastError
+from holdfast.control.tickets import TicketAuthenticator, TicketHolder, invalid_ticket_error
+from holdfast.domain.errors import HoldfastError, Invalid
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.space import DEFAULT_SPACE
 
@@ -52,17 +55,19 @@ class AuthMiddleware:
         self,
         use_cases: Callable[[Principal], UseCases],
         keys: ApiKeyAuthenticator,
+        tickets: TicketAuthenticator,
         *,
         oidc: Authenticator | None = None,
         require_key: bool = False,
         rate_limiter: RequestRateLimiter | None = None,
     ) -> None:
-        """Accept API keys, and OpenID Connect tokens if `oidc` is given.
+        """Accept API keys, tickets for streams, and OpenID Connect tokens if `oidc` is given.
 
         Requests without either are accepted only while no key is required.
         """
         self._use_cases = use_cases
         self._keys = keys
+        self._tickets = tickets
         self._oidc = oidc
         self._require_key = require_key or oidc is not None
         self._rate_limiter = rate_limiter or RequestRateLimiter()
@@ -99,18 +104,36 @@ class AuthMiddleware:
         if name in PUBLIC_ROUTES:
             _use_cases.set(self._use_cases(LOCAL_PRINCIPAL))
             return None
-        token = _bearer_token(scope)
-        principal = await self._authenticate(token)
+        credential = await self._credential(scope, name)
+        principal = await self._authenticate(credential)
         await self._rate_limiter.hit(principal)
         check_route_allowed(principal, name)
         _check_space(principal, scope)
         _use_cases.set(self._use_cases(principal))
-        return TrackedConnection(token, cancel_before_response=principal is not LOCAL_PRINCIPAL)
+        return TrackedConnection(credential, cancel_before_response=principal is not LOCAL_PRINCIPAL)
 
-    async def _authenticate(self, token: str) -> Principal:
-        """Return the principal of a token, which may be empty."""
-        if not self._require_key and not await self._keys.key_required():
+    async def _credential(self, scope: AsgiScope, name: str) -> Credential:
+        """Return the token of a request, or else the holder of its ticket."""
+        token, ticket = bearer_token(scope) or session_token(scope), ticket_of(scope)
+        if ticket is None:
+            return token
+        if name not in STREAM_PATHS:
+            raise Invalid("`ticket` opens streams only: send a key in the header `Authorization`", field="ticket")
+        if token or not await self._key_required():
+            return token
+        return await self._tickets.find_holder(ticket, scope["path"])
+
+    async def _key_required(self) -> bool:
+        return self._require_key or await self._keys.key_required()
+
+    async def _authenticate(self, token: Credential) -> Principal:
+        """Return the principal of a token or a ticket."""
+        if not await self._key_required():
             return LOCAL_PRINCIPAL
+        if isinstance(token, TicketHolder):
+            if token.api_key_id is None and self._oidc is None:
+                raise invalid_ticket_error()  # a token of an issuer that this server does not accept any more
+            return await self._tickets.authenticate(token)
         if not token:
             raise Unauthenticated(f"this server needs a key: send it as `Authorization: Bearer {TOKEN_PREFIX}…`")
         if self._oidc is None or token.startswith(TOKEN_PREFIX):
@@ -164,13 +187,6 @@ def _check_space(principal: Principal, scope: AsgiScope) -> None:
     elif principal.default_space != DEFAULT_SPACE:
         # A copy, because the router shares the mapping between requests.
         scope["path_params"] = {**path_params, "space_id": principal.default_space}
-
-
-def _bearer_token(scope: AsgiScope) -> str:
-    """Return the token of the `Authorization` header, or an empty string."""
-    header = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), "")
-    scheme, _, token = header.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def request_use_case(name: str) -> Callable[[], Any]:

@@ -13,12 +13,14 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from holdfast.control.errors import Forbidden, Unauthenticated
 from holdfast.control.principal import Principal
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.ids import SpaceId
+from holdfast.domain.instant import Millis
 from holdfast.domain.space import Scope
 from holdfast.ports.runtime import Clock
 
@@ -237,8 +239,9 @@ class OidcAuthenticator:
             principal = principal_from_claims(self._settings, claims)
             if principal is None:
                 raise Forbidden("your token is valid, but no rule admits you: ask the operator for access")
-            expires_at = min(now + TOKEN_CACHE_SECONDS, claims["exp"] + CLOCK_LEEWAY_SECONDS)
-            cached = _CachedPrincipal(principal, expires_at)
+            token_end = claims["exp"] + CLOCK_LEEWAY_SECONDS
+            principal = replace(principal, expires_at=Millis(int(token_end * 1000)))
+            cached = _CachedPrincipal(principal, min(now + TOKEN_CACHE_SECONDS, token_end))
             if len(self._cache) >= MAX_CACHED_TOKENS:
                 self._cache.clear()
             self._cache[digest] = cached

@@ -10,29 +10,46 @@ from holdfast.control.errors import Forbidden
 from holdfast.control.principal import Principal
 from holdfast.domain.space import Scope
 
-PUBLIC_ROUTES: Final = frozenset({"read_health", "read_ready", "read_openapi", "read_methods"})
+PUBLIC_ROUTES: Final = frozenset(
+    {"read_health", "read_ready", "read_openapi", "read_methods", "deliver_hook", "end_browser_session"}
+)
 """Routes that need no key, because they show nothing of any space."""
 
 _READ_ROUTES: Final = """
-    read_version list_spaces read_space list_agents read_agent
-    list_threads read_thread list_messages list_run_messages read_history read_tree export_thread
-    list_plan_items read_plan list_space_tasks
+    read_version list_spaces read_space read_usage list_grants list_agents read_agent
+    list_threads read_thread list_messages list_revisions list_run_messages read_history read_tree export_thread
+    list_plan_items read_plan_item read_plan list_space_tasks
     list_thread_runs read_thread_run list_runs read_run list_events list_steps read_context list_children
     list_interrupts list_artifacts read_artifact list_run_artifacts list_thread_artifacts
+    list_memories read_memory read_memory_timeline read_memory_graph export_memories read_memory_provenance
+    list_memory_files search_memory_files read_memory_file read_memory_status
+    read_memory_history search_memories search_threads search_messages
     list_files read_file read_file_content list_notifications count_unread
     follow_run follow_notifications follow_space run_socket join_segment
     list_tasks read_task list_task_events follow_task read_task_context
     list_contract_agents read_contract_agent list_sessions read_session list_session_messages read_session_context
-    list_known_models list_models read_model
+    list_schedules read_schedule list_firings list_daemons read_daemon list_reminders read_reminder
+    list_skills read_skill read_skill_catalog list_skill_versions export_skill read_run_skills
+    list_known_models list_models read_model create_ticket read_me start_browser_session client_socket
+    list_webhooks read_webhook list_deliveries
 """
 _RUN_ROUTES: Final = """
     create_thread update_thread delete_thread archive_thread unarchive_thread
-    create_plan_item update_plan_item create_run cancel_run respond retry_run steer_run
+    create_plan_item update_plan_item create_run create_run_on_thread cancel_run respond retry_run steer_run
+    create_memory update_memory supersede_memory accept_memory retract_memory forget_memory forget_memories
+    write_memory_file delete_memory_file rebuild_memory_index
     create_artifact upload_file delete_file mark_read run_agent
+    create_schedule update_schedule delete_schedule run_schedule pause_schedule resume_schedule
+    start_daemon stop_daemon trigger_daemon
+    create_reminder update_reminder delete_reminder trigger_reminder snooze_reminder complete_reminder dismiss_reminder
     create_task delete_task respond_to_task cancel_task
-    chat delete_session cancel_session call_model complete_chat client_socket
+    chat delete_session cancel_session call_model complete_chat create_response
 """
-_ADMIN_ROUTES: Final = "update_space delete_space list_keys create_key revoke_key"
+_ADMIN_ROUTES: Final = """
+    create_webhook update_webhook delete_webhook resend_delivery
+    import_memories update_space delete_space revoke_grant list_keys create_key revoke_key
+    create_skill update_skill delete_skill enable_skill disable_skill import_skill
+"""
 
 
 class RouteRule(NamedTuple):

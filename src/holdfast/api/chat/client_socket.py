@@ -24,11 +24,13 @@ from holdfast.api.chat.socket_frames import (
 from holdfast.api.chat.subscriptions import SubscriptionSet
 from holdfast.api.errors import TooDeep
 from holdfast.api.streams.sse import PING
+from holdfast.control.errors import Forbidden
 from holdfast.control.remote_methods import MethodCallFrame, MethodClient, MethodFrame
 from holdfast.control.streams.broadcast import StreamEnd, Subscriber
 from holdfast.control.streams.channels import RunHint
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, Invalid
+from holdfast.domain.space import Scope
 from holdfast.domain.tool import ToolReply
 
 MAX_FRAME_BYTES: Final = 4 * 1024 * 1024
@@ -124,7 +126,10 @@ class ClientSocket:
 
     async def _handle(self, raw: dict[str, Json], client: MethodClient, subscriptions: SubscriptionSet) -> None:
         try:
-            match frame := to_client_frame(raw):
+            frame = to_client_frame(raw)
+            if isinstance(frame, OfferFrame | ResultFrame) and not self._live.may_run:
+                raise Forbidden("remote methods need a key with the scope `run`", scope=Scope.RUN)
+            match frame:
                 case PingFrame():
                     await self._sender.send(encode_frame("pong", id=frame.id))
                 case SubscribeFrame():
@@ -132,7 +137,7 @@ class ClientSocket:
                 case UnsubscribeFrame():
                     await subscriptions.unsubscribe(frame)
                 case OfferFrame():
-                    self._live.methods.offer(client, frame.methods, id=frame.id)
+                    await self._live.methods.offer(client, frame.methods, id=frame.id)
                 case ResultFrame(error=str(error)):
                     client.resolve(frame.call_id, ToolReply(content=error, failed=True))
                 case ResultFrame():

@@ -150,8 +150,17 @@ class LiveControl:
     """The use cases of a client socket."""
 
     def __init__(
-        self, *, space: SpaceId, streams: LiveStreams, runs: Runs, sessions: SessionControl, methods: RemoteMethods
+        self,
+        *,
+        space: SpaceId,
+        streams: LiveStreams,
+        runs: Runs,
+        sessions: SessionControl,
+        methods: RemoteMethods,
+        may_run: bool,
     ) -> None:
+        """Accept methods from a client that `may_run`."""
+        self.may_run = may_run
         self.space = space
         self.streams = streams
         self.methods = methods

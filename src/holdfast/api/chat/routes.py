@@ -2,6 +2,7 @@
 
 event: session      once
 event: delta     …  one for each piece of text
+event: reset     …  the text so far, after a model call was interrupted
 event: done         or `error`, the last event
 """
 
@@ -31,9 +32,10 @@ from holdfast.api.chat.model_calls import ModelCallBody, ModelCallResponse, Mode
 from holdfast.api.chat.sessions import CHAT_ERRORS, MODEL_ERRORS, SessionControl, SessionNotFound
 from holdfast.api.contract_errors import contract_error_handlers
 from holdfast.api.errors import envelope
+from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, replay_headers
 from holdfast.api.openai.completions import StartedCompletion
-from holdfast.api.parameters import Cursor, Limit, prefers_stream
-from holdfast.api.routes.runs import AcceptHeader, IdempotencyKey
+from holdfast.api.parameters import ChildrenQuery, Cursor, Limit, prefers_stream
+from holdfast.api.routes.runs import AcceptHeader
 from holdfast.api.streams.sse import StreamResponse
 from holdfast.api.streams.text_stream import TextStream
 from holdfast.api.streams.websocket import check_handshake, deny_handshake
@@ -60,6 +62,9 @@ class ChatStream(TextStream):
 
     def _text_frame(self, text: str) -> bytes:
         return _event_frame("delta", {"text": text})
+
+    def _reset_frame(self, text: str) -> bytes:
+        return _event_frame("reset", {"text": text})
 
     async def _final_frames(self) -> bytes:
         reply, interrupt_text = await self._chats.read_reply(self._started)
@@ -100,7 +105,10 @@ async def read_contract_agent(chats: NamedDependency[ChatControl], name: FromPat
     "/agents/{name:str}/chat",
     summary="Chat with an agent",
     status_code=200,
-    opt={"content": {"application/json": ChatReply, "text/event-stream": str}},
+    opt={
+        "content": {"application/json": ChatReply, "text/event-stream": str},
+        "headers": {"200": REPLAYED_HEADER},
+    },
     **_OPTIONS,
 )
 async def chat(
@@ -120,18 +128,19 @@ async def chat(
         return StreamResponse(ChatStream(chats, started, subscriber))
     started = await chats.completions.start(new)
     reply = await chats.wait_for_reply(started)
-    return Response(reply, headers={"Idempotency-Replayed": "true"} if started.replayed else {})
+    return Response(reply, headers=replay_headers(replayed=started.replayed))
 
 
 @get("/sessions", summary="List sessions", **_OPTIONS)
 async def list_sessions(
     sessions: NamedDependency[SessionControl],
     agent_name: _AgentName = None,
+    children: ChildrenQuery = False,
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> SessionPage:
-    """Return sessions, the one with the latest task first."""
-    page = await sessions.page(agent=agent_name, limit=limit, cursor=cursor)
+    """Return sessions, the one with the latest task first; those of sub-agents only with `children=true`."""
+    page = await sessions.page(agent=agent_name, children=children, limit=limit, cursor=cursor)
     return SessionPage(sessions=page.items, next_cursor=page.next_cursor)
 
 

@@ -81,9 +81,9 @@ class SessionControl:
         self._thread_control = thread_control
         self._conversations = conversations
 
-    async def page(self, *, agent: str | None, limit: int, cursor: str | None) -> Page[ListedSession]:
-        """Return sessions, the one with the latest task first."""
-        where = ThreadFilter(agent_type=agent)
+    async def page(self, *, agent: str | None, children: bool, limit: int, cursor: str | None) -> Page[ListedSession]:
+        """Return sessions, the one with the latest task first; those of sub-agents only with `children`."""
+        where = ThreadFilter(agent_type=agent, children=children)
         page = await self._threads.page(self._space, where=where, limit=limit, cursor=cursor)
         return Page(items=[to_listed_session(each) for each in page.items], next_cursor=page.next_cursor)
 

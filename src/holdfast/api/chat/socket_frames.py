@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -18,6 +18,8 @@ from holdfast.control.streams.broadcast import StreamItem
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, Invalid
 
+SpaceChannelName: TypeAlias = Literal["feed", "notifications"]
+"""`feed`: status hints about the runs of the space, for lists. `notifications`: its notifications."""
 FrameId: TypeAlias = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
@@ -33,10 +35,11 @@ class PingFrame(_IdentifiedFrame, frozen=True, kw_only=True, tag="ping"):
 
 
 class SubscribeFrame(_IdentifiedFrame, frozen=True, kw_only=True, tag="subscribe"):
-    """Subscribe to a task after an event number, or to a session after a cursor."""
+    """Subscribe to a task after an event number, to a session after a cursor, or to a channel of the space."""
 
     task_id: FrameId | None = None
     session_id: FrameId | None = None
+    channel: SpaceChannelName | None = None
     after: Annotated[int, Meta(ge=0)] | str | None = None
 
 
@@ -45,6 +48,7 @@ class UnsubscribeFrame(_IdentifiedFrame, frozen=True, kw_only=True, tag="unsubsc
 
     task_id: FrameId | None = None
     session_id: FrameId | None = None
+    channel: SpaceChannelName | None = None
 
 
 class OfferFrame(_IdentifiedFrame, frozen=True, kw_only=True, tag="offer"):
@@ -97,10 +101,10 @@ def frame_id(raw: dict[str, Json]) -> str | None:
 
 
 class SubscriptionTarget(NamedTuple):
-    """The task or session of a subscription."""
+    """The task, session or channel of a subscription."""
 
     kind: str
-    """`task_id` or `session_id`."""
+    """`task_id`, `session_id` or `channel`."""
     id: str
 
     @property
@@ -110,12 +114,12 @@ class SubscriptionTarget(NamedTuple):
 
 
 def subscription_target(frame: SubscribeFrame | UnsubscribeFrame) -> SubscriptionTarget:
-    """Return the task or session that a frame names."""
-    if (frame.task_id is None) == (frame.session_id is None):
-        raise Invalid("send either `task_id` or `session_id`", field="task_id")
-    if frame.task_id is not None:
-        return SubscriptionTarget("task_id", frame.task_id)
-    return SubscriptionTarget("session_id", str(frame.session_id))
+    """Return the task, session or channel that a frame names."""
+    named = [(kind, getattr(frame, kind)) for kind in ("task_id", "session_id", "channel")]
+    targets = [SubscriptionTarget(kind, name) for kind, name in named if name is not None]
+    if len(targets) != 1:
+        raise Invalid("send one of `task_id`, `session_id` and `channel`", field="task_id")
+    return targets[0]
 
 
 def _frame_error(error: Invalid) -> Invalid:

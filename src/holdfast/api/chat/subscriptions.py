@@ -101,6 +101,8 @@ class SubscriptionSet:
         try:
             if target.kind == "task_id":
                 await self._follow_task(target.id, frame)
+            elif target.kind == "channel":
+                await self._follow_channel(target.id, frame)
             else:
                 await self._follow_session(target.id, frame)
         except* HoldfastError as group:
@@ -118,6 +120,20 @@ class SubscriptionSet:
             end = await self._send_events(subscriber, lambda _, tail: f'{{"type":"event","task_id":"{name}",{tail}')
         if end is not StreamEnd.CLOSING:
             await self._sender.send(encode_frame("ended", task_id=name, reason=end.value))
+
+    async def _follow_channel(self, name: str, frame: SubscribeFrame) -> None:
+        """Follow the hints about runs, which have no position, or the notifications after a number."""
+        streams, space, after = self._live.streams, self._live.space, frame.after
+        if isinstance(after, str) or (name == "feed" and after is not None):
+            raise BadCursor("`after` must be the number of a notification; the feed has no position", after=after)
+        subscribe = streams.subscribe_space if name == "feed" else partial(streams.subscribe_notifications, after=after)
+        with await subscribe(space) as subscriber:
+            position = None if name == "feed" else subscriber.position
+            await self._sender.send(encode_frame("subscribed", id=frame.id, channel=name, after=position))
+            head = f'{{"type":"event","channel":"{name}",'
+            end = await self._send_events(subscriber, lambda _, tail: f"{head}{tail}")
+        if end is not StreamEnd.CLOSING:
+            await self._sender.send(encode_frame("ended", channel=name, reason=end.value))
 
     async def _follow_session(self, name: str, frame: SubscribeFrame) -> None:
         if isinstance(frame.after, int):

@@ -14,8 +14,10 @@ from itertools import takewhile
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from holdfast.api.idempotency import keyed_request
 from holdfast.api.streams.text_stream import TEXT_SEPARATOR
 from holdfast.api.tasks.tasks import parse_response
 from holdfast.control.run_starts import wait_until_settled
@@ -26,18 +28,19 @@ from holdfast.control.threads import newest_run
 from holdfast.domain.agent import Agent
 from holdfast.domain.content import Content, Json
 from holdfast.domain.errors import AlreadyAnswered, HoldfastError, IdTaken, Invalid, NotFound, Unavailable, Waiting
-from holdfast.domain.idempotency import derived_id
+from holdfast.domain.idempotency import KeyedRequest, derived_id
 from holdfast.domain.ids import InterruptId, RunId, SpaceId, ThreadId
 from holdfast.domain.interrupt import Interrupt, InterruptKind, InterruptResponse, InterruptStatus
 from holdfast.domain.limits import ZERO_USAGE, Usage
 from holdfast.domain.message import NewMessage, Role
-from holdfast.domain.new_run import NewRun
+from holdfast.domain.new_run import NewRun, RunBase
 from holdfast.domain.run import Run, RunError, RunPhase, RunStatus, run_phase
 from holdfast.domain.thread import NewThread
 from holdfast.domain.tool import ToolSpec
 from holdfast.ports.bus import RunWatcher
 from holdfast.ports.log import Messages
 from holdfast.ports.queue import Interrupts
+from holdfast.ports.requests import KeyedRequests, RequestPorts
 from holdfast.ports.runs import Runs, Threads
 from holdfast.ports.workspace import Agents
 from holdfast.tools.client_tools import CLIENT_TOOLS_VALUE, client_tools_value
@@ -71,8 +74,29 @@ class NewCompletion(msgspec.Struct, frozen=True, kw_only=True):
     messages: Sequence[NewMessage]
     tools: Sequence[ToolSpec] = ()
     """Tools that the client runs when the agent calls them."""
+    output_schema: dict[str, Json] | UnsetType = UNSET
     thread: ThreadId | None = None
+    base: RunId | None = None
+    """The run that the chat continues, on its thread; a base that has been continued already gets a branch."""
     key: str | None = None
+
+    def request(self) -> KeyedRequest | None:
+        """Return the completion as a request with its key, for the case that it resumes a run."""
+        body = [self.agent, self.messages, self.tools, self.thread]
+        body += [] if self.base is None else [self.base]
+        return keyed_request(
+            "complete_chat", self.key, body if self.output_schema is UNSET else [*body, self.output_schema]
+        )
+
+
+class _ResumedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a request that resumed a run: the fields of its `StartedCompletion`."""
+
+    run_id: RunId
+    segment_id: RunId
+    after_seq: int
+    message_offset: int
+    usage_before: Usage
 
 
 class StartedCompletion(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +127,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
     run: Run
     text: str
+    """The replies of the agent; of a structured output only the last one, which is valid."""
     interrupt_text: str
     """The end of `text`: the messages of the interrupts that wait for a person."""
     calls: list[ClientToolCall]
@@ -136,6 +161,7 @@ class CompletionControl:
         threads: Threads,
         messages: Messages,
         interrupts: Interrupts,
+        requests: KeyedRequests,
         agents: Agents,
         watcher: RunWatcher,
         streams: LiveStreams,
@@ -149,6 +175,7 @@ class CompletionControl:
         self._threads = threads
         self._messages = messages
         self._interrupts = interrupts
+        self._requests = requests
         self._agents = agents
         self._watcher = watcher
         self._streams = streams
@@ -156,7 +183,7 @@ class CompletionControl:
 
     def models(self) -> list[Agent]:
         """Return the agents that accept chats, by name."""
-        return [agent for agent in self._agents.all() if agent.chat.enabled]
+        return [agent for agent in self._agents.all() if agent.chat.allowed]
 
     def model(self, name: str) -> Agent:
         """Return an agent that accepts chats."""
@@ -164,19 +191,31 @@ class CompletionControl:
             agent = self._agents.get(name)
         except NotFound as exc:
             raise ModelNotFound(f"there is no agent `{name}`: see `GET /v1/models`", field="model") from exc
-        if not agent.chat.enabled:
+        if not agent.chat.allowed:
             raise ModelNotFound(
                 f"agent `{name}` does not accept chats: set `chat.enabled` in its agent.json", field="model"
             )
         return agent
 
+    def is_structured(self, run: Run) -> bool:
+        """Return whether the output of a run is JSON that matches a schema."""
+        try:
+            return run.output_schema is not None or self._agents.get(run.agent_type).output is not None
+        except HoldfastError:
+            return False
+
     async def start(self, new: NewCompletion) -> StartedCompletion:
         """Continue a chat: resume the waiting run that the last messages respond to, or else start a new run."""
         self.model(new.agent)
+        earlier = await self._requests.find(self._space, new.request(), kind=_ResumedRun)
+        if earlier is not None:
+            return await self._resumed_completion(earlier, replayed=True)
         if results := _tool_results(new.messages):
             interrupts = await self._open_client_tools(results)
             if interrupts is not None:
                 return await self._resume_with_results(new, results, interrupts)
+        if new.base is not None:
+            return await self._continue_run(new, new.base)
         if new.thread is None:
             return await self._start_run(new, NewThread(agent_type=new.agent))
         return await self._continue_thread(new, new.thread)
@@ -209,6 +248,8 @@ class CompletionControl:
         messages = await self._messages.of_run(self._space, run.id)
         interrupts = [] if run.status.terminal else await self._interrupts.open_for_run(self._space, run.id)
         replies = [each.content for each in messages[started.message_offset :] if each.role is Role.ASSISTANT]
+        if self.is_structured(run):
+            replies = replies[-1:] if run.status.terminal else []
         client_calls = [each for each in interrupts if each.kind is InterruptKind.CLIENT_TOOL]
         interrupt_text = TEXT_SEPARATOR.join(
             each.message for each in interrupts if each.kind is not InterruptKind.CLIENT_TOOL and each.message
@@ -250,7 +291,7 @@ class CompletionControl:
         if messages and len(await self._interrupts.open_for_run(self._space, run.id)) > len(interrupts):
             raise Waiting(f"run `{run.id}` waits for more results: send all of them before other messages")
         responses = {each.id: InterruptResponse(response={"content": results[each.id]}) for each in interrupts}
-        return await self._resume(run, responses, messages=messages)
+        return await self._resume(new, run, responses, messages=messages)
 
     async def _continue_thread(self, new: NewCompletion, thread: ThreadId) -> StartedCompletion:
         try:
@@ -266,6 +307,15 @@ class CompletionControl:
             return await self._respond(new, newest)
         return await self._start_run(new, thread)
 
+    async def _continue_run(self, new: NewCompletion, base: RunId) -> StartedCompletion:
+        """Answer a run that waits for a person, or start a run with it as its base."""
+        run = await self._runs.get(self._space, base)
+        if _tool_results(new.messages):
+            raise AlreadyAnswered(f"run `{run.id}` does not wait for these results", run_id=run.id)
+        if run_phase(run) is RunPhase.ASKING:
+            return await self._respond(new, run)
+        return await self._start_run(new, run.thread_id, base=RunBase(run_id=run.id))
+
     async def _respond(self, new: NewCompletion, run: Run) -> StartedCompletion:
         """Resume a run with the new message as the response to its oldest open interrupt."""
         interrupt = next(iter(await self._interrupts.open_for_run(self._space, run.id)), None)
@@ -274,21 +324,49 @@ class CompletionControl:
         contents = [each.content for each in _messages_after_assistant(new.messages) if each.role is Role.USER]
         if len(contents) != 1 or not isinstance(contents[0], str):
             raise Invalid(f"run `{run.id}` waits for a person: respond with one text user message", field="messages")
-        response = parse_response(interrupt, contents[0])
-        return await self._resume(run, {interrupt.id: InterruptResponse(response=response, digest=interrupt.digest)})
+        response = await parse_response(interrupt, contents[0])
+        responses = {interrupt.id: InterruptResponse(response=response, digest=interrupt.digest)}
+        return await self._resume(new, run, responses)
 
     async def _resume(
-        self, run: Run, responses: Mapping[InterruptId, InterruptResponse], *, messages: Sequence[NewMessage] = ()
+        self,
+        new: NewCompletion,
+        run: Run,
+        responses: Mapping[InterruptId, InterruptResponse],
+        *,
+        messages: Sequence[NewMessage] = (),
     ) -> StartedCompletion:
         message_offset = len(await self._messages.of_run(self._space, run.id))
         segment = _new_run_id()
         signed = {id: replace(response, by=self._principal_name) for id, response in responses.items()}
-        after = await self._interrupts.respond_all(self._space, run.id, signed, segment=segment, messages=messages)
+
+        async def settle(ports: RequestPorts) -> _ResumedRun:
+            return _ResumedRun(
+                run_id=run.id,
+                segment_id=segment,
+                after_seq=await ports.interrupts.respond_all(
+                    self._space, run.id, signed, segment=segment, messages=messages
+                ),
+                message_offset=message_offset,
+                usage_before=run.usage,
+            )
+
+        done = await self._requests.once(self._space, new.request(), kind=_ResumedRun, create=settle)
+        return await self._resumed_completion(done.value, replayed=done.replayed)
+
+    async def _resumed_completion(self, resumed: _ResumedRun, *, replayed: bool) -> StartedCompletion:
         return StartedCompletion(
-            run=run, segment_id=segment, after_seq=after, message_offset=message_offset, usage_before=run.usage
+            run=await self._runs.get(self._space, resumed.run_id),
+            segment_id=resumed.segment_id,
+            after_seq=resumed.after_seq,
+            message_offset=resumed.message_offset,
+            usage_before=resumed.usage_before,
+            replayed=replayed,
         )
 
-    async def _start_run(self, new: NewCompletion, thread: ThreadId | NewThread) -> StartedCompletion:
+    async def _start_run(
+        self, new: NewCompletion, thread: ThreadId | NewThread, *, base: RunBase | UnsetType = UNSET
+    ) -> StartedCompletion:
         """Start a run: with the whole chat on a new thread, with the new messages on an existing one."""
         messages = new.messages if isinstance(thread, NewThread) else _messages_after_assistant(new.messages)
         if not messages:
@@ -299,7 +377,9 @@ class CompletionControl:
             messages=messages,
             id=run_id,
             agent_type=new.agent,
+            base=base,
             values={} if run_id is None else {CLIENT_TOOLS_VALUE: client_tools_value(run_id, new.tools)},
+            output_schema=new.output_schema,
             idempotency_key=new.key,
         )
         created = await self._control.start(self._space, new_run)

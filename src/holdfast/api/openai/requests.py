@@ -3,12 +3,11 @@
 Unknown parameters are ignored, as other servers do; unsupported ones that would change the reply are rejected.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.api.openai.completions import NewCompletion
 from holdfast.domain.content import (
@@ -24,6 +23,7 @@ from holdfast.domain.content import (
 )
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import ThreadId, ToolCallId
+from holdfast.domain.linear_regex import LinearRegex
 from holdfast.domain.message import NewMessage, Role, ToolCall
 from holdfast.tools.client_tools import client_tool_spec
 
@@ -155,10 +155,18 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     include_usage: bool | None = None
 
 
-class ResponseFormat(msgspec.Struct, frozen=True, kw_only=True):
-    """The format of the reply."""
+class ResponseSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON Schema of the reply."""
 
-    type: str
+    schema: dict[str, Json]
+    name: str = "output"
+
+
+class ResponseFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """The format of the reply: text, any JSON object, or JSON that matches a schema."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: ResponseSchema | None = None
 
 
 class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,13 +190,12 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
     function_call: Json = None
 
 
-_DATA_URL: Final = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,", re.ASCII)
+_DATA_URL: Final = LinearRegex(r"^data:(?P<type>[\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,")
 
 UNSUPPORTED_PARAMETERS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "n": (lambda n: n == 1, "an agent returns one choice"),
     "logprobs": (lambda enabled: not enabled, "an agent returns no log probabilities"),
     "top_logprobs": (lambda count: count == 0, "an agent returns no log probabilities"),
-    "response_format": (lambda form: form.type == "text", "an agent replies with text"),
     "modalities": (lambda kinds: kinds == ["text"], "an agent replies with text"),
     "audio": (lambda _: False, "an agent replies with text"),
     "tool_choice": (lambda choice: choice in ("auto", "none"), "an agent chooses its tools: send `auto` or `none`"),
@@ -211,8 +218,19 @@ def to_new_completion(request: CompletionRequest, *, thread: str | None, key: st
         messages=[_to_new_message(message, f"messages[{index}]") for index, message in enumerate(request.messages)],
         tools=[client_tool_spec(each.name, each.description or "", each.parameters) for each in functions],
         thread=None if thread is None else ThreadId(thread),
+        output_schema=_output_schema(request.response_format),
         key=key,
     )
+
+
+def _output_schema(form: ResponseFormat | None) -> dict[str, Json] | UnsetType:
+    if form is None or form.type == "text":
+        return UNSET
+    if form.type == "json_object":
+        return {"type": "object"}
+    if form.json_schema is None:
+        raise Invalid("`response_format` of type `json_schema` needs `json_schema.schema`", field="response_format")
+    return form.json_schema.schema
 
 
 def _to_new_message(message: ChatMessageInput, place: str) -> NewMessage:
@@ -270,7 +288,7 @@ def _to_part(part: TextPartInput | ImagePartInput | AudioPartInput | DocumentPar
 def _to_source(url: str, place: str) -> DataSource | UrlSource:
     if url.startswith(("https://", "http://")):
         return UrlSource(value=url)
-    match = _DATA_URL.match(url)
+    match = _DATA_URL.search(url)
     if match is None:
         raise Invalid(f"`{place}` must be `https://…` or `data:TYPE;base64,…`", field=place)
     return DataSource(value=url[match.end() :], mime_type=match["type"])

@@ -1,6 +1,6 @@
 """OpenAI responses: completion bodies, errors in that API's shape, and the stream of chunks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -9,6 +9,7 @@ from litestar.exceptions import HTTPException
 from litestar.types import ExceptionHandlersMap
 from msgspec import UNSET, UnsetType
 
+from holdfast.agent.structured_output import OUTPUT_INVALID
 from holdfast.api.errors import EXCEPTION_HANDLERS, ErrorEnvelope, Problem, headers_of, status_of
 from holdfast.api.openai.completions import (
     ClientToolCall,
@@ -20,7 +21,7 @@ from holdfast.api.openai.completions import (
 )
 from holdfast.api.streams.text_stream import TextStream
 from holdfast.control.errors import TooMany
-from holdfast.control.streams.broadcast import Subscriber
+from holdfast.control.streams.broadcast import EventBatch, Subscriber
 from holdfast.domain.errors import (
     BudgetExceeded,
     ContextOverflow,
@@ -202,6 +203,7 @@ OPENAI_ERROR_CODES: Final[Mapping[str, str]] = {
 RUN_STOPPED_STATUS: Final[Mapping[str, int]] = {
     **dict.fromkeys((ModelRefused.code, ContextOverflow.code, ScriptError.code), 400),
     **dict.fromkeys((IterationLimit.code, DeadlineExceeded.code, BudgetExceeded.code, "CANCELLED"), 409),
+    OUTPUT_INVALID: 502,
     ModelUnavailable.code: 503,
 }
 """The status of a response whose run stopped, by the run's error code; any other is 500."""
@@ -228,6 +230,11 @@ def _status_and_error(error: HoldfastError) -> tuple[int, CompletionErrorEnvelop
         code = error.details["reason"]
         status = RUN_STOPPED_STATUS.get(code, 500)
     return status, _to_envelope(Problem(code=code, message=error.message, details=error.details), status)
+
+
+def completion_error(error: HoldfastError) -> CompletionError:
+    """Return an error in the shape of OpenAI's API."""
+    return _status_and_error(error)[1].error
 
 
 def _to_envelope(problem: Problem, status: int) -> CompletionErrorEnvelope:
@@ -280,6 +287,7 @@ class CompletionStream(TextStream):
         self._completions = completions
         self._started = started
         self._include_usage = include_usage
+        self._structured = completions.is_structured(started.run)
 
     def _opening_frame(self) -> bytes:
         return self._frame([ChunkChoice(delta=CompletionDelta(role="assistant", content=""))])
@@ -287,11 +295,21 @@ class CompletionStream(TextStream):
     def _text_frame(self, text: str) -> bytes:
         return self._frame([ChunkChoice(delta=CompletionDelta(content=text))])
 
+    def _reset_frame(self, text: str) -> bytes:
+        """Return nothing: chunks cannot be withdrawn."""
+        return b""
+
+    def _text_frames(self, batch: EventBatch) -> Iterator[bytes]:
+        frames = super()._text_frames(batch)
+        return (b"" for _ in frames) if self._structured else frames  # whether an answer is valid is known at its end
+
     async def _final_frames(self) -> bytes:
-        """Return the frames of interrupts, tool calls, finish reason and usage."""
+        """Return the frames of interrupts, tool calls, finish reason and usage, and of a structured output."""
         completion = await self._completions.read(self._started)
         frames = []
-        if completion.interrupt_text:
+        if self._structured:
+            frames.append(self._text_frame(completion.text))
+        elif completion.interrupt_text:
             frames.append(self._text_frame(self._as_next_paragraph(completion.interrupt_text)))
         if completion.calls:
             calls = [

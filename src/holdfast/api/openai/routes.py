@@ -1,4 +1,4 @@
-"""The OpenAI-compatible routes: agents as models, and chat completions."""
+"""The OpenAI-compatible routes: agents as models, chat completions, and responses."""
 
 from typing import Annotated, Any, Final
 
@@ -7,6 +7,7 @@ from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, HeaderParameter, JSONBody
 
+from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey
 from holdfast.api.openai.completions import CompletionControl
 from holdfast.api.openai.requests import CompletionRequest, to_new_completion
 from holdfast.api.openai.responses import (
@@ -19,7 +20,13 @@ from holdfast.api.openai.responses import (
     completion_headers,
     to_chat_completion,
 )
-from holdfast.api.routes.runs import IdempotencyKey
+from holdfast.api.openai.responses_api import (
+    ModelResponse,
+    ResponseRequest,
+    ResponsesStream,
+    to_model_response,
+    to_new_response,
+)
 from holdfast.api.streams.sse import StreamResponse
 
 _OPTIONS: Final[dict[str, Any]] = {"tags": ["openai"], "exception_handlers": OPENAI_ERROR_HANDLERS}
@@ -51,7 +58,11 @@ async def read_model(completions: NamedDependency[CompletionControl], name: From
     "/v1/chat/completions",
     summary="Complete a chat",
     status_code=200,
-    opt={**_ERROR_SCHEMA, "content": {"application/json": ChatCompletion, "text/event-stream": str}},
+    opt={
+        **_ERROR_SCHEMA,
+        "content": {"application/json": ChatCompletion, "text/event-stream": str},
+        "headers": {"200": REPLAYED_HEADER},
+    },
     **_OPTIONS,
 )
 async def complete_chat(
@@ -74,4 +85,32 @@ async def complete_chat(
     return Response(to_chat_completion(started, completion), headers=completion_headers(started))
 
 
-ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (list_models, read_model, complete_chat)
+@post(
+    "/v1/responses",
+    summary="Create a response",
+    status_code=200,
+    opt={
+        **_ERROR_SCHEMA,
+        "content": {"application/json": ModelResponse, "text/event-stream": str},
+        "headers": {"200": REPLAYED_HEADER},
+    },
+    **_OPTIONS,
+)
+async def create_response(
+    completions: NamedDependency[CompletionControl], data: JSONBody[ResponseRequest], key: IdempotencyKey = None
+) -> Response[ModelResponse] | StreamResponse:
+    """Return the response of an agent; with `stream` as the events of the Responses API.
+
+    With `previous_response_id` the conversation continues after that response; used twice, it branches. The run
+    continues if the client disconnects.
+    """
+    new = to_new_response(data, key=key)
+    if data.stream:
+        started, subscriber = await completions.start_and_subscribe(new)
+        return StreamResponse(ResponsesStream(completions, data, started, subscriber))
+    started = await completions.start(new)
+    completion = await completions.wait(started)
+    return Response(to_model_response(data, started, completion), headers=completion_headers(started))
+
+
+ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (list_models, read_model, complete_chat, create_response)

@@ -1,5 +1,6 @@
 """Routes for artifacts and uploaded files."""
 
+from hashlib import sha256
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -9,6 +10,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from holdfast.api.bodies import ArtifactBody
 from holdfast.api.errors import UnsupportedMediaType
+from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, keyed_response
 from holdfast.api.parameters import Cursor, Limit, PortDependency, space_paths
 from holdfast.control.artifacts import ArtifactControl, ArtifactDetail
 from holdfast.domain.artifact import MAX_ARTIFACT_CHARS, MAX_FILE_BYTES, Artifact, File, NewFile
@@ -64,15 +66,18 @@ async def list_run_artifacts(
     summary="Create an artifact of a run",
     tags=_TAGS,
     request_max_body_size=2 * MAX_ARTIFACT_CHARS,
+    opt={"headers": {"201": REPLAYED_HEADER}},
 )
 async def create_artifact(
     artifacts: NamedDependency[ArtifactControl],
     run_id: FromPath[RunId],
     data: JSONBody[ArtifactBody],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-) -> Artifact:
+    key: IdempotencyKey = None,
+) -> Response[Artifact]:
     """Create an artifact of a run; with the `id` of an existing artifact it becomes the next version."""
-    return await artifacts.create(space_id, run_id, data.new_artifact())
+    request = keyed_request("create_artifact", key, [run_id, data])
+    return keyed_response(await artifacts.create(space_id, run_id, data.new_artifact(), request=request))
 
 
 @get(space_paths("/threads/{thread_id:str}/artifacts"), summary="List the artifacts of a thread", tags=_TAGS)
@@ -104,20 +109,22 @@ FileName = Annotated[str, QueryParameter(min_length=1, max_length=500, descripti
     summary="Upload a file",
     tags=_FILE_TAGS,
     request_max_body_size=MAX_FILE_BYTES,
-    opt={"body": {"*/*": bytes}},
+    opt={"body": {_OCTET_STREAM: bytes}, "headers": {"201": REPLAYED_HEADER}},
 )
 async def upload_file(
     artifacts: NamedDependency[ArtifactControl],
     request: Request[Any, Any, Any],
     name: FileName,
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-) -> File:
-    """Store the body as a file with the `Content-Type` of the request. Forms are refused: send the raw bytes."""
+    key: IdempotencyKey = None,
+) -> Response[File]:
+    """Store the body as a file with the `Content-Type` of the request, which may be any. Forms are refused."""
     media_type = request.headers.get("content-type") or _OCTET_STREAM
     if media_type.startswith("multipart/"):
         raise UnsupportedMediaType("send the bytes of the file as the body, not a form", content_type=media_type)
     new = NewFile(name=name, content=await request.body(), media_type=media_type)
-    return await artifacts.create_file(space_id, new)
+    keyed = keyed_request("upload_file", key, [name, media_type, sha256(new.content).hexdigest()])
+    return keyed_response(await artifacts.create_file(space_id, new, request=keyed))
 
 
 @get(space_paths("/files"), summary="List files", tags=_FILE_TAGS)
@@ -143,7 +150,7 @@ async def read_file(
     space_paths("/files/{file_id:str}/content"),
     summary="Download a file",
     tags=_FILE_TAGS,
-    opt={"content": {"*/*": bytes}},
+    opt={"content": {_OCTET_STREAM: bytes, "*/*": bytes}},
 )
 async def read_file_content(
     file_store: PortDependency[Files], file_id: FromPath[FileId], space_id: FromPath[SpaceId] = DEFAULT_SPACE

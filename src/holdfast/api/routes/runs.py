@@ -10,7 +10,10 @@ from litestar import Response, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody
 
-from holdfast.api.bodies import CancelBody, InterruptResponseBody, RetryBody, SteeringBody
+from holdfast.api.ag_ui.runs import AgUiControl
+from holdfast.api.ag_ui.segments import ProjectedStream, run_headers
+from holdfast.api.bodies import CancelBody, InterruptResponseBody, RetryBody, SteeringBody, ThreadRunBody
+from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, keyed_response, replay_headers
 from holdfast.api.parameters import (
     Cursor,
     IdQuery,
@@ -21,13 +24,13 @@ from holdfast.api.parameters import (
     prefers_stream,
     space_paths,
 )
-from holdfast.api.streams.sse import StreamResponse, run_stream
+from holdfast.api.streams.sse import StreamResponse
 from holdfast.control.run_details import RunDetailsControl
 from holdfast.control.run_starts import RunStartControl
 from holdfast.control.runs import RunControl
-from holdfast.control.threads import run_of_thread
+from holdfast.control.threads import ThreadControl, run_of_thread
 from holdfast.domain.errors import Invalid
-from holdfast.domain.idempotency import MAX_IDEMPOTENCY_KEY_CHARS
+from holdfast.domain.idempotency import KeyedResult
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.new_run import CreatedRun, NewRun
@@ -35,22 +38,21 @@ from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Mode, Run, RunStatus
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.ports.runs import RunFilter, Runs
+from holdfast.skills.locale import preferred_language
 
 _TAGS = ["runs"]
 _DEFAULT_CANCEL = CancelBody()
 _DEFAULT_RETRY = RetryBody()
 THREAD_RUNS_PATHS = space_paths("/threads/{thread_id:str}/runs")
 
-REPLAYED_HEADER = {"Idempotency-Replayed": "`true` if an earlier request with the same key created the run."}
 RUN_STREAM_HEADERS = {"X-Run-Id": "The id of the run.", "Content-Location": "The URL of the run."}
 
-IdempotencyKey = Annotated[
+LanguageHeader = Annotated[
     str | None,
     HeaderParameter(
-        name="Idempotency-Key",
-        min_length=1,
-        max_length=MAX_IDEMPOTENCY_KEY_CHARS,
-        description="Requests with the same key and body create one run; a different body is refused.",
+        name="Accept-Language",
+        max_length=500,
+        description="The languages that the client prefers, for the run's skills.",
     ),
 ]
 AcceptHeader = Annotated[
@@ -108,12 +110,43 @@ async def list_runs(
     return await details.page(space_id, where=where, limit=limit, cursor=cursor)
 
 
+@post(
+    space_paths("/runs"),
+    summary="Start a run on a new thread",
+    tags=_TAGS,
+    opt={
+        "content": {"application/json": Run},
+        "also": {"200": {"text/event-stream": str}},
+        "headers": {"201": REPLAYED_HEADER, "200": {**REPLAYED_HEADER, **RUN_STREAM_HEADERS}},
+    },
+)
+async def create_run_on_thread(
+    ag_ui: NamedDependency[AgUiControl],
+    threads: NamedDependency[ThreadControl],
+    data: JSONBody[ThreadRunBody],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    key: IdempotencyKey = None,
+    wait: WaitSeconds = 0,
+    accept: AcceptHeader = "*/*",
+    language: LanguageHeader = None,
+) -> Response[Run] | StreamResponse:
+    """Create a thread and start its first run, in one transaction. If the run is refused, no thread is created.
+
+    `wait`, `Accept` and the idempotency key work as on the route that starts a run on a thread.
+    """
+    new = data.new_run_on_thread(default_agent=threads.default_agent, key=key)
+    return await start_run(ag_ui, space_id, new, wait=wait, accept=accept, language=language)
+
+
 @get(space_paths("/runs/{run_id:str}"), summary="Read a run", tags=_TAGS)
 async def read_run(
-    run_store: PortDependency[Runs], run_id: FromPath[RunId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+    starts: NamedDependency[RunStartControl],
+    run_id: FromPath[RunId],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    wait: WaitSeconds = 0,
 ) -> Run:
-    """Return a run."""
-    return await run_store.get(space_id, run_id)
+    """Return a run; with `wait`, once it has ended or waits for a person, or else when the time is over."""
+    return await starts.get(space_id, run_id, wait=wait)
 
 
 @post(space_paths("/runs/{run_id:str}/cancel"), summary="Cancel a run", tags=_TAGS, status_code=200)
@@ -128,68 +161,100 @@ async def cancel_run(
 
 
 @post(
-    space_paths("/runs/{run_id:str}/respond"), summary="Respond to an interrupt of a run", tags=_TAGS, status_code=200
+    space_paths("/runs/{run_id:str}/respond"),
+    summary="Respond to an interrupt of a run",
+    tags=_TAGS,
+    status_code=200,
+    opt={"headers": {"200": REPLAYED_HEADER}},
 )
 async def respond(
     runs: NamedDependency[RunControl],
     run_id: FromPath[RunId],
     data: JSONBody[InterruptResponseBody],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-) -> Interrupt:
+    key: IdempotencyKey = None,
+) -> Response[Interrupt]:
     """Respond to an interrupt of a run or of its descendants; only the first response is accepted."""
-    return await runs.respond(space_id, run_id, data.response, interrupt=data.interrupt_id, digest=data.digest)
+    return keyed_response(
+        await runs.respond_once(
+            space_id,
+            run_id,
+            data.response,
+            keyed_request("respond", key, [run_id, data]),
+            interrupt=data.interrupt_id,
+            digest=data.digest,
+        )
+    )
 
 
-@post(space_paths("/runs/{run_id:str}/retry"), summary="Retry a run", tags=_TAGS)
+@post(
+    space_paths("/runs/{run_id:str}/retry"),
+    summary="Retry a run",
+    tags=_TAGS,
+    opt={"headers": {"201": REPLAYED_HEADER}},
+)
 async def retry_run(
     starts: NamedDependency[RunStartControl],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     data: JSONBody[RetryBody] = _DEFAULT_RETRY,
     wait: WaitSeconds = 0,
+    key: IdempotencyKey = None,
 ) -> Response[Run]:
     """Start a new run that continues a failed or cancelled one after its last step, or from its start."""
-    return _created_response(await starts.retry(space_id, run_id, from_start=data.starts_at == "start", wait=wait))
+    from_start = data.starts_at == "start"
+    return _created_response(await starts.retry(space_id, run_id, from_start=from_start, wait=wait, key=key))
 
 
 @post(
-    space_paths("/runs/{run_id:str}/messages"), summary="Send a message to an active run", tags=_TAGS, status_code=202
+    space_paths("/runs/{run_id:str}/messages"),
+    summary="Send a message to an active run",
+    tags=_TAGS,
+    status_code=202,
+    opt={"headers": {"202": REPLAYED_HEADER}},
 )
 async def steer_run(
     runs: NamedDependency[RunControl],
     run_id: FromPath[RunId],
     data: JSONBody[SteeringBody],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-) -> Accepted:
+    key: IdempotencyKey = None,
+) -> Response[Accepted]:
     """Send a message to an active run, which reads it before its next model call."""
-    number = await runs.steer(space_id, run_id, data.content, message=data.id)
-    return Accepted(run_id=run_id, number=number)
+    request = keyed_request("steer_run", key, [run_id, data])
+    sent = await runs.steer_once(space_id, run_id, data.content, request, message=data.id)
+    accepted = Accepted(run_id=run_id, number=sent.value)
+    return keyed_response(KeyedResult(value=accepted, replayed=sent.replayed))
 
 
 async def start_run(
-    starts: RunStartControl, space: SpaceId, new: NewRun, *, wait: float, accept: str
+    ag_ui: AgUiControl, space: SpaceId, new: NewRun, *, wait: float, accept: str, language: str | None
 ) -> Response[Run] | StreamResponse:
-    """Start a run and respond with it, or with its stream if the client prefers that."""
+    """Start a run and respond with it, or with its stream and snapshots if the client prefers that.
+
+    The preferred `language` of the client is a value of the run: its skills speak it, unless something else is set.
+    """
+    preferred = None if language is None else preferred_language(language)
+    if preferred is not None:
+        new = msgspec.structs.replace(new, values={**new.values, "request": {"locale": preferred}})
     if not prefers_stream(accept):
-        return _created_response(await starts.start(space, new, wait=wait))
+        return _created_response(await ag_ui.starts.start(space, new, wait=wait))
     if wait:
         raise Invalid("a stream lasts until its run has ended: omit `wait`, or request JSON", field="wait")
-    created, subscriber = await starts.start_and_subscribe(space, new)
-    return run_stream(created.run, subscriber, headers=_replay_headers(created))
+    created, subscriber = await ag_ui.starts.start_and_subscribe(space, new)
+    headers = run_headers(created.run) | replay_headers(replayed=created.replayed)
+    return StreamResponse(ProjectedStream(subscriber, ag_ui.project_new_log(created.run), headers=headers))
 
 
 def _created_response(created: CreatedRun) -> Response[Run]:
-    return Response(created.run, headers=_replay_headers(created))
-
-
-def _replay_headers(created: CreatedRun) -> dict[str, str]:
-    return {"Idempotency-Replayed": "true"} if created.replayed else {}
+    return Response(created.run, headers=replay_headers(replayed=created.replayed))
 
 
 ROUTES = [
     list_thread_runs,
     read_thread_run,
     list_runs,
+    create_run_on_thread,
     read_run,
     cancel_run,
     respond,

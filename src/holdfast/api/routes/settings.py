@@ -1,6 +1,5 @@
 """Routes for the settings of the workspace, with the error format of the tasks contract."""
 
-import re
 from typing import Annotated, Any, Final
 
 from litestar import Response, get, patch
@@ -10,13 +9,13 @@ from litestar.params import HeaderParameter, JSONBody
 
 from holdfast.api.contract_errors import ContractInvalid, contract_error_handlers
 from holdfast.api.errors import ErrorEnvelope
+from holdfast.api.parameters import parse_etags
 from holdfast.control.settings import SettingsChanged, SettingsControl, SettingsView
-from holdfast.domain.errors import Invalid, NotFound
+from holdfast.domain.errors import NotFound
 
 _TAGS: Final = ["settings"]
 SETTINGS_ERRORS: Final = (ContractInvalid, SettingsChanged)
 _ERROR_HANDLERS: Final = contract_error_handlers(SETTINGS_ERRORS, not_found=NotFound)
-_ETAG: Final = re.compile(r'"([!#-~]*)"|(\*)')
 
 IfMatch = Annotated[
     str | None,
@@ -45,21 +44,11 @@ async def update_settings(
     settings: NamedDependency[SettingsControl], data: JSONBody[dict[str, Any]], if_match: IfMatch = None
 ) -> Response[SettingsView]:
     """Change the settings that the body names; null removes a setting that cannot be null."""
-    return _settings_response(*await settings.change(data, tags=_parse_etags(if_match)))
+    return _settings_response(*await settings.change(data, tags=parse_etags(if_match)))
 
 
 def _settings_response(view: SettingsView, tag: str) -> Response[SettingsView]:
     return Response(view, headers={"ETag": f'"{tag}"', "Cache-Control": "no-store"})
-
-
-def _parse_etags(header: str | None) -> list[str]:
-    """Return the tags of an `If-Match` header: quoted strings, or `*` for any."""
-    if header is None:
-        return []
-    matches = [_ETAG.fullmatch(part.strip()) for part in header.split(",")]
-    if None in matches:
-        raise Invalid('`If-Match` must be an `ETag` of the settings, in quotes, such as `"3f9c"`', field="If-Match")
-    return [match[1] or match[2] or "" for match in matches if match is not None]
 
 
 ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (read_settings, update_settings)

@@ -5,8 +5,10 @@ from typing import Any, Final
 from litestar import WebSocket, get, websocket
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler, WebsocketRouteHandler
-from litestar.params import FromPath
+from litestar.params import FromPath, FromQuery
 
+from holdfast.api.ag_ui.runs import AgUiControl
+from holdfast.api.ag_ui.segments import ProjectedStream
 from holdfast.api.parameters import LastEventHeader, LastEventId, resume_position, space_paths
 from holdfast.api.streams.sse import RETRY, EventStream, sse_frames
 from holdfast.api.streams.websocket import RunSocket, check_handshake, deny_handshake
@@ -22,13 +24,22 @@ _SSE_OPTIONS: Final = {"content": {"text/event-stream": str}}
 @get(space_paths("/runs/{run_id:str}/sse"), summary="Follow a run", tags=["streams"], opt=_SSE_OPTIONS)
 async def follow_run(
     streams: NamedDependency[LiveStreams],
+    ag_ui: NamedDependency[AgUiControl],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     header: LastEventHeader = None,
     last_event_id: LastEventId = None,
+    snapshots: FromQuery[bool] = False,
 ) -> EventStream:
-    """Stream the log of a run after an event, then new events, until the run has ended."""
+    """Stream the log of a run after an event, then new events, until the run has ended.
+
+    With `snapshots` a `MESSAGES_SNAPSHOT` follows each event that makes messages void, and a `STATE_SNAPSHOT` the start
+    of a run that has a state. They have the `id:` of the event before them, and are not in the log.
+    """
     after = resume_position(header, last_event_id) or 0
+    if snapshots:
+        subscriber, projection, missed = await ag_ui.follow_log(space_id, run_id_of(run_id), after=after)
+        return ProjectedStream(subscriber, projection, missed=missed)
     return EventStream(await streams.subscribe_run(space_id, run_id_of(run_id), after=after))
 
 

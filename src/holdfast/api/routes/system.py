@@ -15,7 +15,7 @@ async def read_health() -> HealthStatus:
 
 @get("/ready", summary="Check readiness", tags=["system"])
 async def read_ready(health: NamedDependency[HealthControl]) -> HealthStatus:
-    """Respond with 200 if the store responds; with 503 otherwise, and during shutdown."""
+    """Respond with 200 if the store takes writes, with 503 otherwise and during shutdown; a result holds for 2 s."""
     return await health.ready()
 
 

@@ -9,15 +9,24 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody
 
 from holdfast.api.bodies import ThreadBody, ThreadChanges
-from holdfast.api.parameters import Cursor, IdQuery, Limit, PortDependency, parse_run_id, space_paths
-from holdfast.control.threads import ConversationControl, History, RunNode, ThreadControl, ThreadDetail, ThreadExport
+from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, keyed_response
+from holdfast.api.parameters import ChildrenQuery, Cursor, IdQuery, Limit, PortDependency, parse_run_id, space_paths
+from holdfast.control.threads import (
+    ConversationControl,
+    History,
+    ListedThread,
+    RunNode,
+    ThreadControl,
+    ThreadDetail,
+    ThreadExport,
+)
 from holdfast.domain.content import AudioPart, DocumentPart, ImagePart, Part, TextPart, VideoPart
-from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.message import Message
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.thread import Thread, ThreadFilter, ThreadStatus
-from holdfast.ports.runs import Threads
+from holdfast.ports.log import Messages
 
 _TAGS = ["threads"]
 _ALL = space_paths("/threads")
@@ -26,28 +35,33 @@ _ONE = space_paths("/threads/{thread_id:str}")
 
 @get(_ALL, summary="List threads", tags=_TAGS)
 async def list_threads(
-    thread_store: PortDependency[Threads],
+    threads: NamedDependency[ThreadControl],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     status: FromQuery[ThreadStatus | None] = None,
     agent_type: FromQuery[str | None] = None,
     title: FromQuery[str | None] = None,
+    children: ChildrenQuery = False,
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
-) -> Page[Thread]:
-    """Return threads, latest run first; deleted ones only with `status=deleted`.
+) -> Page[ListedThread]:
+    """Return threads with their latest run, latest run first; deleted ones only with `status=deleted`.
 
-    `title` matches any part of the title, ignoring case.
+    `title` matches any part of the title, ignoring case. Threads of sub-agents are left out unless `children=true`.
     """
-    where = ThreadFilter(status=status, agent_type=agent_type, title=title)
-    return await thread_store.page(space_id, where=where, limit=limit, cursor=cursor)
+    where = ThreadFilter(status=status, agent_type=agent_type, title=title, children=children)
+    return await threads.page(space_id, where=where, limit=limit, cursor=cursor)
 
 
-@post(_ALL, summary="Create a thread", tags=_TAGS)
+@post(_ALL, summary="Create a thread", tags=_TAGS, opt={"headers": {"201": REPLAYED_HEADER}})
 async def create_thread(
-    threads: NamedDependency[ThreadControl], data: JSONBody[ThreadBody], space_id: FromPath[SpaceId] = DEFAULT_SPACE
-) -> Thread:
+    threads: NamedDependency[ThreadControl],
+    data: JSONBody[ThreadBody],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    key: IdempotencyKey = None,
+) -> Response[Thread]:
     """Create a thread. Its agent must exist."""
-    return await threads.create(space_id, data.new_thread(), agent=data.agent_type)
+    request = keyed_request("create_thread", key, [data])
+    return keyed_response(await threads.create(space_id, data.new_thread(), agent=data.agent_type, request=request))
 
 
 @get(_ONE, summary="Read a thread", tags=_TAGS)
@@ -122,6 +136,23 @@ async def list_messages(
 
 
 @get(
+    space_paths("/threads/{thread_id:str}/messages/{message_id:str}/revisions"),
+    summary="List the revisions of a message",
+    tags=_TAGS,
+)
+async def list_revisions(
+    message_store: PortDependency[Messages],
+    thread_id: FromPath[ThreadId],
+    message_id: FromPath[MessageId],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
+    cursor: Cursor = None,
+) -> Page[Message]:
+    """Return all versions of a message, on any branch, oldest first; `run_id` of each leads to its branch."""
+    return await message_store.revisions(space_id, thread_id, message_id, limit=limit, cursor=cursor)
+
+
+@get(
     space_paths("/threads/{thread_id:str}/runs/{run_id:str}/messages"), summary="Read a run's conversation", tags=_TAGS
 )
 async def list_run_messages(
@@ -180,7 +211,7 @@ async def export_thread(
     return Response(conversation_markdown(export).encode(), media_type="text/markdown")
 
 
-CONVERSATION_ROUTES = [list_messages, list_run_messages, read_history, read_tree, export_thread]
+CONVERSATION_ROUTES = [list_messages, list_revisions, list_run_messages, read_history, read_tree, export_thread]
 
 
 def conversation_markdown(export: ThreadExport) -> str:

@@ -1,26 +1,34 @@
-"""Routes of the workspace: spaces, API keys, and agents."""
+"""Routes of the workspace: spaces and their grants, API keys, and agents."""
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from litestar import delete, get, patch, post
+from litestar import Request, Response, delete, get, patch, post
+from litestar.datastructures import ResponseHeader
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
+from holdfast.api.auth.sessions import END_SESSION, bearer_token, session_cookie
+from holdfast.api.auth.tickets import check_stream_path
 from holdfast.api.bodies import SpaceBody
-from holdfast.api.parameters import Cursor, Limit, PortDependency
+from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, keyed_response
+from holdfast.api.parameters import Cursor, Limit, PortDependency, space_paths
 from holdfast.control.agents import AgentControl, AgentPage, AgentView
 from holdfast.control.api_keys import KeyControl, KeyRequest, MadeKey
-from holdfast.control.spaces import SpaceControl
-from holdfast.domain.ids import ApiKeyId, SpaceId
+from holdfast.control.spaces import SpaceControl, UsageControl
+from holdfast.control.tickets import MadeTicket, TicketControl
+from holdfast.domain.ids import ApiKeyId, GrantId, SpaceId
 from holdfast.domain.instant import Instant
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
-from holdfast.domain.space import ApiKey, Scope, Space, SpacePatch
-from holdfast.ports.spaces import Spaces
+from holdfast.domain.permission import Grant
+from holdfast.domain.space import DEFAULT_SPACE, ApiKey, Scope, Space, SpacePatch
+from holdfast.domain.usage import UsageGroup, UsageReport
+from holdfast.ports.spaces import Grants, Spaces
 
 _SPACE_TAGS = ["spaces"]
+_DAY = r"^\d{4}-\d{2}-\d{2}\Z"
 _ONE_SPACE = "/api/spaces/{space_id:str}"
 
 
@@ -32,10 +40,14 @@ async def list_spaces(
     return await spaces.page(limit=limit, cursor=cursor)
 
 
-@post("/api/spaces", summary="Create a space", tags=_SPACE_TAGS)
-async def create_space(space_store: PortDependency[Spaces], data: JSONBody[SpaceBody]) -> Space:
-    """Create a space under an id that was never used before."""
-    return await space_store.create(data.id, name=data.id if data.name is None else data.name, metadata=data.metadata)
+@post("/api/spaces", summary="Create a space", tags=_SPACE_TAGS, opt={"headers": {"201": REPLAYED_HEADER}})
+async def create_space(
+    spaces: NamedDependency[SpaceControl], data: JSONBody[SpaceBody], key: IdempotencyKey = None
+) -> Response[Space]:
+    """Create a space under an id that no other space has."""
+    name = data.id if data.name is None else data.name
+    request = keyed_request("create_space", key, [data])
+    return keyed_response(await spaces.create(data.id, name=name, metadata=data.metadata, request=request))
 
 
 @get(_ONE_SPACE, summary="Read a space", tags=_SPACE_TAGS)
@@ -54,11 +66,49 @@ async def update_space(
 
 @delete(_ONE_SPACE, summary="Delete a space", tags=_SPACE_TAGS)
 async def delete_space(spaces: NamedDependency[SpaceControl], space_id: FromPath[SpaceId]) -> None:
-    """Delete a space with everything in it. A space with an active run, and `default`, are refused."""
+    """Delete a space with everything in it, its working folders too.
+
+    A space with an active run, and `default`, are refused.
+    """
     await spaces.delete(space_id)
 
 
-ROUTES = [list_spaces, create_space, read_space, update_space, delete_space]
+@get(space_paths("/grants"), summary="List grants", tags=_SPACE_TAGS)
+async def list_grants(
+    grant_store: PortDependency[Grants],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
+    cursor: Cursor = None,
+) -> Page[Grant]:
+    """Return the rules that people granted with the response "always", newest first, including revoked ones."""
+    return await grant_store.page(space_id, limit=limit, cursor=cursor)
+
+
+@delete(space_paths("/grants/{grant_id:str}"), summary="Revoke a grant", tags=_SPACE_TAGS, status_code=200)
+async def revoke_grant(
+    spaces: NamedDependency[SpaceControl], grant_id: FromPath[GrantId], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+) -> Grant:
+    """Revoke a grant: the next call that needs it asks a person again. A call that is already running goes on."""
+    return await spaces.revoke_grant(space_id, grant_id)
+
+
+@get(space_paths("/usage"), summary="Read the usage of a space", tags=_SPACE_TAGS)
+async def read_usage(
+    usage: NamedDependency[UsageControl],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    group_by: FromQuery[UsageGroup] = UsageGroup.DAY,
+    first: Annotated[
+        str | None, QueryParameter(name="from", pattern=_DAY, description="The first day in UTC, like `2026-01-31`.")
+    ] = None,
+    last: Annotated[
+        str | None, QueryParameter(name="to", pattern=_DAY, description="The last day; by default today.")
+    ] = None,
+) -> UsageReport:
+    """Return tokens and costs of model calls, added up by day, agent, model or key; by default of 30 days."""
+    return await usage.report(space_id, group_by=group_by, first=first, last=last)
+
+
+ROUTES = [list_spaces, create_space, read_space, update_space, delete_space, read_usage, list_grants, revoke_grant]
 
 _KEY_TAGS: Final = ["keys"]
 _KeySpaceId = Annotated[SpaceId, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,128}$"})]
@@ -108,7 +158,79 @@ async def revoke_key(keys: NamedDependency[KeyControl], key_id: FromPath[ApiKeyI
     return await keys.revoke(key_id)
 
 
-KEY_ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (list_keys, create_key, revoke_key)
+class TicketBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request for a ticket."""
+
+    path: Annotated[str, Meta(max_length=1000, examples=["/api/runs/run_1/sse"])]
+    """The path of a stream, without host and query."""
+
+
+@post("/api/tickets", summary="Create a ticket for a stream", tags=_KEY_TAGS)
+async def create_ticket(tickets: NamedDependency[TicketControl], data: JSONBody[TicketBody]) -> MadeTicket:
+    """Create a ticket that opens one stream with your access, in the query parameter `ticket`, for ten minutes.
+
+    For browsers, whose `EventSource` and `WebSocket` cannot send a key. It ends earlier if the key is revoked.
+    """
+    check_stream_path(tickets.principal, data.path)
+    return await tickets.create(data.path)
+
+
+class Me(msgspec.Struct, frozen=True, kw_only=True):
+    """The principal of a request."""
+
+    name: str | None
+    """The id of the key, or `oidc:` and the subject of the token; null on a server without keys."""
+    scope: Scope
+    space_ids: list[SpaceId] | None
+    """The spaces it may access; null means every space."""
+    default_space: SpaceId
+    """The space of routes that name none."""
+
+
+@get("/api/me", summary="Read your own access", tags=_KEY_TAGS)
+async def read_me(tickets: NamedDependency[TicketControl]) -> Me:
+    """Return the name, the scope and the spaces of the key that the request is made with."""
+    principal = tickets.principal
+    return Me(
+        name=principal.name,
+        scope=principal.scope,
+        space_ids=None if principal.space_ids is None else list(principal.space_ids),
+        default_space=principal.default_space,
+    )
+
+
+@post("/api/session", summary="Start a browser session", tags=_KEY_TAGS, status_code=200)
+async def start_browser_session(
+    request: Request[Any, Any, Any], tickets: NamedDependency[TicketControl]
+) -> Response[Me]:
+    """Set the key of the `Authorization` header as a session cookie, which no script can read.
+
+    The cookie counts only for requests from pages of this server. It lasts until the browser closes.
+    """
+    me, token = await read_me.fn(tickets=tickets), bearer_token(request.scope)
+    headers = {"Set-Cookie": session_cookie(request.scope, token)} if token else {}
+    return Response(me, headers=headers)
+
+
+@delete(
+    "/api/session",
+    summary="End a browser session",
+    tags=_KEY_TAGS,
+    response_headers=[ResponseHeader(name="Set-Cookie", value=END_SESSION, documentation_only=False)],
+)
+async def end_browser_session() -> None:
+    """Remove the session cookie."""
+
+
+KEY_ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
+    list_keys,
+    create_key,
+    revoke_key,
+    create_ticket,
+    read_me,
+    start_browser_session,
+    end_browser_session,
+)
 
 _AGENT_TAGS = ["agents"]
 

@@ -1,7 +1,7 @@
 """Server-sent events: the frames, the buffered response body, and the ASGI response that streams a channel."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -13,7 +13,6 @@ from holdfast.api.middleware import unwrapped_send
 from holdfast.concurrency import start_background
 from holdfast.control.streams.broadcast import MAX_BATCH_BYTES, EventBatch, StreamEnd, StreamItem, Subscriber
 from holdfast.domain.errors import HoldfastError
-from holdfast.domain.run import Run
 
 RETRY: Final = b"retry: 1000\n\n"
 """Makes a browser reconnect after 1000 milliseconds."""
@@ -198,12 +197,6 @@ class StreamResponse(Response[Any]):
     def to_asgi_response(self, *args: Any, **kwargs: Any) -> Any:
         """Return the ASGI app of the stream."""
         return self._app
-
-
-def run_stream(run: Run, subscriber: Subscriber, *, headers: Mapping[str, str]) -> StreamResponse:
-    """Return the log of a new run as the response of the route that created it."""
-    all_headers = {"content-location": f"/api/spaces/{run.space_id}/runs/{run.id}", "x-run-id": run.id, **headers}
-    return StreamResponse(EventStream(subscriber, headers=[(k.encode(), v.encode()) for k, v in all_headers.items()]))
 
 
 async def _wait_for_disconnect(receive: Receive, sending: asyncio.Task[None]) -> None:

@@ -13,6 +13,7 @@ from holdfast.domain.limits import MAX_SAFE_INTEGER
 from holdfast.domain.message import Message
 from holdfast.domain.new_run import MAX_TAGS
 from holdfast.domain.run import Priority, Run, RunError, RunPhase, run_phase
+from holdfast.domain.step import StepState
 from holdfast.domain.task_ids import task_id_of
 from holdfast.ports.log import Contexts, Steps
 
@@ -160,7 +161,7 @@ async def newest_context(contexts: Contexts, steps: Steps, run: Run) -> TaskCont
     return TaskContext(
         messages=[*system, *map(to_sent_message, context.messages)],
         tools=[tool["name"] for tool in context.tools],
-        iteration=sum(each.attempt for each in calls),  # a model call that a crash interrupted counts again
+        iteration=1 + sum(each.state is StepState.DONE for each in calls if each.number < newest),
         timestamp=None if step is None else step.started_at,
     )
 
@@ -187,8 +188,8 @@ _PositiveInt = Annotated[int, msgspec.Meta(gt=0, le=MAX_SAFE_INTEGER)]
 _Tag = Annotated[str, msgspec.Meta(max_length=128)]
 
 
-class TaskBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A new task for an agent."""
+class TaskBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A new task for an agent; unknown fields are ignored."""
 
     input: str
     priority: Priority = Priority.NORMAL
@@ -196,10 +197,12 @@ class TaskBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     max_iterations: _PositiveInt | None = None
     max_duration_seconds: _PositiveInt | None = None
     token_budget: _PositiveInt | None = None
+    output_schema: dict[str, Json] | None = None
+    """The JSON Schema that the output must match; by default that of the agent."""
 
 
-class TaskRespondBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A response to a waiting task."""
+class TaskRespondBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A response to a waiting task; unknown fields are ignored."""
 
     message: str
 

@@ -15,8 +15,8 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec.structs import replace
 
+from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, keyed_response, replay_headers
 from holdfast.api.parameters import LastEventHeader, LastEventId, resume_position
-from holdfast.api.routes.runs import REPLAYED_HEADER, IdempotencyKey
 from holdfast.api.streams.sse import KEEPALIVE, EventStream, StreamBody
 from holdfast.api.tasks.bodies import (
     PHASE_OF_STATUS,
@@ -35,6 +35,7 @@ from holdfast.api.tasks.errors import TASK_ERROR_HANDLERS, TaskNotFound
 from holdfast.api.tasks.events import TaskEvents, TaskProjection, task_end_event
 from holdfast.api.tasks.tasks import TaskControl
 from holdfast.control.streams.broadcast import EventBatch, StreamEnd, Subscriber
+from holdfast.domain.idempotency import KeyedResult
 from holdfast.domain.run import Mode, Priority, Run
 from holdfast.domain.task_ids import run_id_of, task_id_of
 from holdfast.ports.runs import RunFilter
@@ -116,7 +117,7 @@ async def create_task(
     """Create a task, which runs in the background. It is durable before the response is sent."""
     created = await tasks.create(name, data, key=key)
     body = TaskStatusResponse(task_id=task_id_of(created.run.id), status=task_status(created.run))
-    return Response(body, headers={"Idempotency-Replayed": "true"} if created.replayed else {})
+    return Response(body, headers=replay_headers(replayed=created.replayed))
 
 
 @get("/tasks", summary="List tasks", **_OPTIONS)
@@ -172,13 +173,25 @@ async def follow_task(
     return TaskStream(tasks, run, subscriber, after=after)
 
 
-@post("/tasks/{task_id:str}/respond", summary="Respond to a task", status_code=200, **_OPTIONS)
+@post(
+    "/tasks/{task_id:str}/respond",
+    summary="Respond to a task",
+    status_code=200,
+    opt={"headers": {"200": REPLAYED_HEADER}},
+    **_OPTIONS,
+)
 async def respond_to_task(
-    tasks: NamedDependency[TaskControl], task_id: FromPath[str], data: JSONBody[TaskRespondBody]
-) -> TaskStatusResponse:
+    tasks: NamedDependency[TaskControl],
+    task_id: FromPath[str],
+    data: JSONBody[TaskRespondBody],
+    key: IdempotencyKey = None,
+) -> Response[TaskStatusResponse]:
     """Respond to the oldest open interrupt of a task. An approval takes `approve` or `deny: reason`."""
-    await tasks.respond(task_id, data.message)
-    return TaskStatusResponse(task_id=_task_id(task_id), status=TaskStatus.PROCESSING)
+    task = _task_id(task_id)
+    request = keyed_request("respond_to_task", key, [task, data])
+    replayed = await tasks.respond(task_id, data.message, request=request)
+    body = TaskStatusResponse(task_id=task, status=TaskStatus.PROCESSING)
+    return keyed_response(KeyedResult(value=body, replayed=replayed))
 
 
 @post("/tasks/{task_id:str}/cancel", summary="Cancel a task", status_code=200, **_OPTIONS)

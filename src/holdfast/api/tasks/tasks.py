@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
 from holdfast.api.contract_errors import ContractInvalid
 from holdfast.api.tasks.bodies import (
@@ -32,17 +33,19 @@ from holdfast.control.streams.broadcast import Subscriber
 from holdfast.control.streams.live_streams import LiveStreams
 from holdfast.domain.content import Json
 from holdfast.domain.errors import AlreadyAnswered, HoldfastError, IllegalMove, Invalid, NotFound, RunActive
+from holdfast.domain.idempotency import KeyedRequest
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.interrupt import Interrupt, InterruptKind, InterruptStatus
 from holdfast.domain.limits import Limits
 from holdfast.domain.message import NewMessage, Role
-from holdfast.domain.new_run import CreatedRun, NewRun
+from holdfast.domain.new_run import CreatedRun, NewRun, body_digest
 from holdfast.domain.page import MAX_PAGE_SIZE, Page
 from holdfast.domain.run import Mode, Run
 from holdfast.domain.task_ids import run_id_of, task_id_of
 from holdfast.domain.thread import NewThread, derive_title
 from holdfast.ports.log import Contexts, EventLog, Steps
 from holdfast.ports.queue import Interrupts
+from holdfast.ports.requests import KeyedRequests
 from holdfast.ports.runs import RunFilter, Runs
 from holdfast.ports.workspace import Agents
 
@@ -51,7 +54,7 @@ LEASE_RELEASE_TIMEOUT_SECONDS: Final = 15.0
 _DELETE_RETRY_SECONDS: Final = 0.02
 
 
-def parse_response(interrupt: Interrupt, message: str) -> Json:
+async def parse_response(interrupt: Interrupt, message: str) -> Json:
     """Return a text message as the response to an interrupt, or raise `ContractInvalid` if it does not fit.
 
     An approval takes a decision. Any other interrupt takes the text itself, or else the JSON in the text.
@@ -66,7 +69,7 @@ def parse_response(interrupt: Interrupt, message: str) -> Json:
     first_error = None
     for response in candidates:
         try:
-            check_response_schema(interrupt, response)
+            await check_response_schema(interrupt, response)
         except Invalid as exc:
             first_error = first_error or exc
         else:
@@ -102,6 +105,7 @@ class TaskControl:
         steps: Steps,
         contexts: Contexts,
         interrupts: Interrupts,
+        requests: KeyedRequests,
         agents: Agents,
         streams: LiveStreams,
     ) -> None:
@@ -111,6 +115,7 @@ class TaskControl:
         self._steps = steps
         self._contexts = contexts
         self._interrupts = interrupts
+        self._requests = requests
         self._agents = agents
         self._streams = streams
         self._history = TaskHistory(events)
@@ -129,14 +134,19 @@ class TaskControl:
                 max_iterations=body.max_iterations,
                 max_duration_seconds=body.max_duration_seconds,
                 token_budget=body.token_budget,
+                strict_token_budget=UNSET if body.token_budget is None else True,
             ),
+            output_schema=UNSET if body.output_schema is None else body.output_schema,
             idempotency_key=key,
         )
         try:
-            return await self._control.start(self._space, new)
-        except HoldfastError:
-            self._check_agent(agent)  # not earlier: a replayed request succeeds even if its agent was removed
-            raise
+            self._check_agent(agent)
+        except HoldfastError:  # a replayed request succeeds even if its agent was removed or changed
+            run = key and await self._runs.find_by_idempotency_key(self._space, key, body=body_digest(new))
+            if not run:
+                raise
+            return CreatedRun(run=run, replayed=True)
+        return await self._control.start(self._space, new)
 
     async def page(self, where: RunFilter, *, limit: int, cursor: str | None) -> Page[ListedTask]:
         """Return tasks, newest first; a page may be longer than a page of the store."""
@@ -187,20 +197,25 @@ class TaskControl:
             )
         return run, await self._streams.subscribe_run(self._space, run.id)
 
-    async def respond(self, name: str, message: str) -> None:
-        """Respond to the oldest open interrupt of a task."""
+    async def respond(self, name: str, message: str, *, request: KeyedRequest | None = None) -> bool:
+        """Respond to the oldest open interrupt of a task; return whether an earlier request with the key did it."""
         run = await self.run(name)
+        if await self._requests.find(self._space, request, kind=str) is not None:
+            return True
         if task_status(run) is not TaskStatus.WAITING:
             in_tree = await self._interrupts.of_run(self._space, run.id, below=True)
             raise _not_waiting(name, [each for each in in_tree if each.status is InterruptStatus.OPEN])
         interrupt = next(iter(await self._interrupts.open_for_run(self._space, run.id)), None)
         if interrupt is None:  # a concurrent response was faster
             raise _not_waiting(name)
-        response = parse_response(interrupt, message)
+        response = await parse_response(interrupt, message)
         try:
-            await self._control.respond(self._space, run.id, response, interrupt=interrupt.id, digest=interrupt.digest)
+            done = await self._control.respond_once(
+                self._space, run.id, response, request, interrupt=interrupt.id, digest=interrupt.digest
+            )
         except (AlreadyAnswered, NotFound) as exc:
             raise _not_waiting(name) from exc
+        return done.replayed
 
     async def cancel(self, name: str) -> None:
         """Cancel a task and all tasks that it spawned."""
@@ -253,9 +268,10 @@ class TaskControl:
             agent = self._agents.get(name)
         except NotFound as exc:
             raise AgentNotFound(f"there is no agent `{name}`", name=name) from exc
-        if not agent.task.enabled:
+        if agent.task.enabled is not True:
             raise ModeNotSupported(
-                f"agent `{name}` does not accept tasks: set `task.enabled` in its agent.json", name=name
+                f'agent `{name}` does not accept tasks: put {{"task": {{"enabled": true}}}} into its agent.json',
+                name=name,
             )
 
 

@@ -1,35 +1,51 @@
-"""Checks of `holdfast doctor`: versions, definitions, providers, sandbox and traces, then the storage.
+"""Checks of `holdfast doctor`: versions, definitions, providers, sandbox, MCP servers and traces, then the storage.
 
-The checks run in the order in which the parts depend on each other. They change nothing, and a running server is not
-disturbed. API keys are never printed.
+The checks run in the order in which the parts depend on each other. They change nothing but the home folders of MCP
+servers, which are started; a running server is not disturbed. API keys are never printed.
 """
 
 import asyncio
+import os
 import platform
-import shlex
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 import holdfast
 from holdfast.bootstrap.doctor.finding import Finding, failure, ok, warning
 from holdfast.bootstrap.doctor.storage import diagnose_database, diagnose_disk, diagnose_free_space
 from holdfast.bootstrap.observability import check_opentelemetry_installed
 from holdfast.bootstrap.store import is_postgres
-from holdfast.bootstrap.workspace_tools import known_tool_names, reserved_tool_names
+from holdfast.bootstrap.workspace_tools import (
+    known_tool_names,
+    make_server_launcher,
+    reserved_tool_names,
+    workspace_tools,
+)
+from holdfast.concurrency import FirstErrorTaskGroup
 from holdfast.domain.agent import SCRIPTED_PROVIDER, Agent
-from holdfast.domain.errors import HoldfastError, Invalid, NotFound, Unavailable
+from holdfast.domain.errors import HoldfastError, Invalid, McpServerFailed, NotFound, Unavailable
 from holdfast.domain.model_provider import Providers
-from holdfast.models.registry import ListedModels
+from holdfast.domain.space import DEFAULT_SPACE
+from holdfast.mcp.server import IDLE_TIMEOUT_SECONDS, McpServerClient
+from holdfast.mcp.servers import McpServerPool
+from holdfast.models.packages import missing_package
+from holdfast.models.registry import ListedModels, ModelRegistry
 from holdfast.sandbox.detection import RefusingSandbox, detect_sandbox
 from holdfast.sandbox.processes import open_processes
+from holdfast.tools.commands.custom_tool import BrokenTool
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
+from holdfast.workspace.function_tools import function_files, function_names
 from holdfast.workspace.grants import FolderGrants
 from holdfast.workspace.settings import FolderSettings, Settings, TelemetrySettings
+from holdfast.workspace.skills import WorkspaceSkills
 from holdfast.workspace.tools import read_tool, tool_folders
 
 
@@ -39,7 +55,8 @@ async def diagnose(folder: Path, *, database: str | None = None) -> list[Finding
     try:
         workspace = Workspace(folder)
     except NotFound as exc:
-        return [versions, failure("workspace", exc.message, remedy=f"run `holdfast init {shlex.quote(str(folder))}`")]
+        problem, _, remedy = exc.message.rpartition(": ")
+        return [versions, failure("workspace", problem, remedy=remedy)]
     except Unavailable as exc:
         return [versions, failure("workspace", exc.message, remedy="give the user of the server read access")]
     definitions = WorkspaceDefinitions(workspace)
@@ -48,7 +65,10 @@ async def diagnose(folder: Path, *, database: str | None = None) -> list[Finding
         versions,
         *definitions.diagnose(),
         *await diagnose_providers(definitions.settings.providers, definitions.agents),
+        *await diagnose_lanes(definitions.settings, definitions.agents),
         await diagnose_sandbox(definitions.settings, required=definitions.has_commands),
+        *await diagnose_functions(workspace, definitions.settings),
+        *await diagnose_mcp_servers(workspace, definitions.settings, definitions.agents),
         *diagnose_tracing(definitions.settings.telemetry),
         *await diagnose_database(where, is_default=database is None),
         *await asyncio.to_thread(_diagnose_disks, workspace, where),
@@ -82,6 +102,14 @@ def diagnose_versions() -> Finding:
     return ok("versions", versions)
 
 
+class DeclaredServer(msgspec.Struct, frozen=True, kw_only=True):
+    """An MCP server, and the file that declares it."""
+
+    name: str
+    declared_in: str
+    address: str
+
+
 class WorkspaceDefinitions:
     """The agents, tools and settings of a workspace, as far as they are valid."""
 
@@ -96,12 +124,36 @@ class WorkspaceDefinitions:
         self._folder_agents = FolderAgents(workspace, settings=lambda: self.settings, tool_names=tool_names)
         self.agents = self._folder_agents.all()
         self._tools = tool_folders(workspace)
-        self.has_commands = bool(self._tools) or any("bash" in agent.tools for agent in self.agents)
+        self._skills = WorkspaceSkills(workspace)
+        self.has_commands = bool(self._tools or function_names(workspace)) or any(
+            "bash" in agent.tools for agent in self.agents
+        )
         """Whether an agent may run commands, or there is a custom tool, which runs one."""
+
+    def check_agents(self) -> dict[str, str | None]:
+        """Return the agents by name, each with its error if its files are invalid."""
+        broken = {each.name: each.message for each in self._folder_agents.broken()}
+        return dict(sorted({**{agent.name: None for agent in self.agents}, **broken}.items()))
+
+    def mcp_servers(self) -> list[DeclaredServer]:
+        """Return the MCP servers that the settings and the agents declare."""
+        declared = [("settings.json", self.settings.mcp_servers)]
+        declared += [(f"agents/{agent.name}/agent.json", agent.mcp_servers) for agent in self.agents]
+        return [
+            DeclaredServer(
+                name=name, declared_in=place, address=server.url or " ".join([server.command or "", *server.args])
+            )
+            for place, servers in declared
+            for name, server in servers.items()
+        ]
 
     def diagnose(self) -> Iterator[Finding]:
         """Yield the findings about the files of the workspace."""
         yield _file_finding("settings", self._settings_error)
+        for folder in self.settings.project_folders:
+            if os.path.realpath(folder) != folder or not os.path.isdir(folder):
+                message = f"the project folder `{folder}` does not exist, or is behind a symbolic link"
+                yield failure("settings", message, remedy="create it, or list its real path in `settings.json`")
         for broken in self._folder_agents.broken():
             yield failure("agents", broken.message, remedy=f"correct `{broken.file}`")
         if self.agents:
@@ -117,6 +169,8 @@ class WorkspaceDefinitions:
                 valid_tools.remove(name)
         if valid_tools:
             yield ok("tools", f"these custom tools load: {', '.join(valid_tools)}")
+        for skill in self._skills.broken():
+            yield failure("skills", skill.message, remedy=f"correct `{skill.file}`")
         yield _file_finding("permissions", self._grants.broken())
 
 
@@ -127,7 +181,7 @@ def _file_finding(name: str, error: HoldfastError | None) -> Finding:
 
 
 async def diagnose_providers(settings: Providers, agents: Sequence[Agent]) -> list[Finding]:
-    """Report the usable providers, and the agents whose provider is unknown or has no key."""
+    """Report the usable providers, and the agents whose provider is unknown, or lacks its package or key."""
     providers = {provider.name: provider for provider in await ListedModels(lambda: settings).providers()}
     usable = ", ".join(provider.name for provider in providers.values() if provider.has_key)
     message = f"these have a key, or need none: {usable}" if usable else "none has a key: only scripted models run"
@@ -135,6 +189,10 @@ async def diagnose_providers(settings: Providers, agents: Sequence[Agent]) -> li
     for agent, model in [(each, model) for each in agents for model in each.models]:
         name = model.partition(":")[0]
         provider = providers.get(name)
+        if provider is not None and (missing := missing_package(name, settings.get(name))) is not None:
+            message = f"agent `{agent.name}` uses `{model}`, and the package `{missing[0]}` is not installed"
+            report = failure if provider.has_key else warning
+            findings.append(report("providers", message, remedy=f"run `{missing[1]}`, then restart the server"))
         if name == SCRIPTED_PROVIDER or (provider is not None and provider.has_key):
             continue
         if provider is None:
@@ -145,6 +203,22 @@ async def diagnose_providers(settings: Providers, agents: Sequence[Agent]) -> li
             remedy = f"set `{provider.key_variable}` in the environment of the server"
         findings.append(warning("providers", message, remedy=remedy))
     return findings
+
+
+async def diagnose_lanes(settings: Settings, agents: Sequence[Agent]) -> list[Finding]:
+    """Report which lane the models of the agents take; models that cannot be called yet are left out."""
+    models = dict.fromkeys(model for agent in agents for model in agent.models if not model.startswith(_SCRIPTED))
+    findings = []
+    async with ModelRegistry(settings.providers, direct_lane_off=settings.direct_lane_off) as registry:
+        for model in models:
+            with suppress(Invalid):
+                reason = await asyncio.to_thread(registry.reason_against_direct_lane, model)
+                lane = "takes the direct lane" if reason is None else f"is called by its library: {reason}"
+                findings.append(ok("lanes", f"`{model}` {lane}"))
+    return findings
+
+
+_SCRIPTED: Final = f"{SCRIPTED_PROVIDER}:"
 
 
 async def diagnose_sandbox(settings: Settings, *, required: bool) -> Finding:
@@ -158,6 +232,55 @@ async def diagnose_sandbox(settings: Settings, *, required: bool) -> Finding:
         return ok("sandbox", "commands run in bubblewrap")
     message, _, remedy = sandbox.reason.partition(": ")
     return (failure if required else warning)("sandbox", message, remedy=remedy)
+
+
+async def diagnose_functions(workspace: Workspace, settings: Settings) -> list[Finding]:
+    """Load the files `tools/<name>.py` as the server does, and report what they define."""
+    findings = []
+    if not function_files(workspace):
+        return []
+    async with open_processes() as processes:
+        functions = workspace_tools(workspace, processes, settings, ()).functions
+        await functions.refresh()
+        for name, message in functions.broken.items():
+            findings.append(failure("tools", f"tools/{name}: {message}", remedy=f"correct `tools/{name}`"))
+        if loaded := [tool.spec.name for tool in functions.get() if not isinstance(tool, BrokenTool)]:
+            findings.append(ok("tools", f"these functions load: {', '.join(loaded)}"))
+    return findings
+
+
+async def diagnose_mcp_servers(
+    workspace: Workspace, settings: Settings, agents: Sequence[Agent], *, only: str | None = None
+) -> list[Finding]:
+    """Start every declared MCP server, or `only` the one of that name, and report what it answers."""
+    declared = [*settings.mcp_servers.items(), *(each for agent in agents for each in agent.mcp_servers.items())]
+    declared = [(name, server) for name, server in declared if only in (None, name)]
+    if not declared:
+        return []
+    async with open_processes() as processes, FirstErrorTaskGroup() as tasks:
+        launcher = make_server_launcher(workspace, processes, settings)
+        servers = McpServerPool(
+            launcher, tasks=tasks, environment=os.environ, idle=IDLE_TIMEOUT_SECONDS, monotonic=time.monotonic
+        )
+        # The same declaration in several places is one server.
+        clients = dict.fromkeys(servers.get(DEFAULT_SPACE, name, server) for name, server in declared)
+        probes = [tasks.create_task(_diagnose_mcp_server(client)) for client in clients]
+        await asyncio.wait(probes)
+        servers.close()
+    return [probe.result() for probe in probes]
+
+
+async def _diagnose_mcp_server(server: McpServerClient) -> Finding:
+    try:
+        tools = await server.fresh_tools()
+        names = f": {', '.join(tool.spec.name for tool in tools)}" if tools else ""
+        return ok("mcp", f"`{server.name}` answers, with {len(tools)} tools{names}")
+    except McpServerFailed as exc:
+        failed = server.failure()
+        if failed is None:  # it started, and refused to list its tools
+            return failure("mcp", exc.message, remedy="see its log or its documentation")
+        stderr = f" (its stderr: {' '.join(failed.stderr.split())})" if failed.stderr else ""
+        return failure("mcp", f"{failed.message}{stderr}", remedy=failed.remedy or "start it by hand to see why")
 
 
 def diagnose_tracing(settings: TelemetrySettings) -> list[Finding]:

@@ -119,7 +119,7 @@ def sync_finding(seconds: float) -> Finding:
     if seconds > SLOW_SYNC_SECONDS:
         message = f"{message}: about {1 / seconds:.0f} commit batches per second, and streamed text is delayed"
         return warning("disk sync", message, remedy="put the workspace on a faster disk, or use PostgreSQL")
-    return ok("disk sync", f"{message}: commits are durable, about {1 / seconds:.0f} batches per second")
+    return ok("disk sync", f"{message}: about {1 / seconds:.0f} commit batches per second")
 
 
 def _diagnose_sync(folder: Path) -> Finding:

@@ -13,11 +13,13 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events import Custom
 from holdfast.domain.ids import ArtifactId, InterruptId, MessageId, RunId, ThreadId, ToolCallId
+from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.permission import PermissionAction
 from holdfast.domain.plan import PlanItem
 from holdfast.domain.run import RunStatus
-from holdfast.domain.step import StepKind, StepState
+from holdfast.domain.run_skills import ActiveSkill, LeftOutSkill
+from holdfast.domain.step import Step, StepKind, StepState
 
 
 class StatusChanged(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +39,18 @@ class StepChanged(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     attempt: int
     tool_call_id: ToolCallId | UnsetType = UNSET
+
+
+def step_changed(step: Step) -> StepChanged:
+    """Return the event for the present state of a step."""
+    return StepChanged(
+        number=step.number,
+        kind=step.kind,
+        state=step.state,
+        key=step.key,
+        attempt=step.attempt,
+        tool_call_id=UNSET if step.tool_call_id is None else step.tool_call_id,
+    )
 
 
 class PlanChanged(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +162,42 @@ class RunTainted(msgspec.Struct, frozen=True, kw_only=True):
     tool_call_id: ToolCallId | UnsetType = UNSET
 
 
+class McpServerUnavailable(msgspec.Struct, frozen=True, kw_only=True):
+    """The run goes on without the tools of an MCP server; `stderr` is the end of what the server wrote there."""
+
+    server: str
+    message: str
+    remedy: str | UnsetType = UNSET
+    stderr: str | UnsetType = UNSET
+
+
+class RetryScheduled(msgspec.Struct, frozen=True, kw_only=True):
+    """A model call failed, the last of `failures` in a row: the run waits until `retry_at`, then it is made again."""
+
+    message: str
+    failures: int
+    max_failures: int
+    """Failures in a row after which the run fails."""
+    retry_at: Instant
+
+
+class SkillsChosen(msgspec.Struct, frozen=True, kw_only=True):
+    """The skills of the run were chosen, or the model activated one: all that are active, and those left out."""
+
+    locale: str
+    active: list[ActiveSkill]
+    left_out: list[LeftOutSkill] = []
+
+
+class SkillContractChecked(msgspec.Struct, frozen=True, kw_only=True):
+    """The run ended, and the contract of an active skill was kept or broken, by this evidence."""
+
+    skill: str
+    kept: bool
+    evidence: list[str]
+    missing: list[str]
+
+
 HoldfastEvent: TypeAlias = (
     StatusChanged
     | StepChanged
@@ -162,6 +212,10 @@ HoldfastEvent: TypeAlias = (
     | FileChanged
     | PermissionDecided
     | RunTainted
+    | McpServerUnavailable
+    | RetryScheduled
+    | SkillsChosen
+    | SkillContractChecked
 )
 
 CUSTOM_EVENT_TYPES: Final[Mapping[str, type[HoldfastEvent]]] = MappingProxyType(
@@ -179,6 +233,10 @@ CUSTOM_EVENT_TYPES: Final[Mapping[str, type[HoldfastEvent]]] = MappingProxyType(
         "holdfast.permission": PermissionDecided,
         "holdfast.taint": RunTainted,
         "holdfast.file": FileChanged,
+        "holdfast.mcp": McpServerUnavailable,
+        "holdfast.retry": RetryScheduled,
+        "holdfast.skills": SkillsChosen,
+        "holdfast.skill_contract": SkillContractChecked,
     }
 )
 

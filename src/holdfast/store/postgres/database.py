@@ -49,6 +49,13 @@ class PostgresDatabase:
         """Run an operation in a transaction, with retries; claims never join it."""
         return await self._sessions.write_with_retry(operation)
 
+    async def write_and_scrub(self, operation: Operation[T]) -> T:
+        """Run an operation, then let the server reclaim the space of what it deleted."""
+        result = await self._sessions.write_with_retry(operation)
+        await self._sessions.vacuum()
+        await self._sessions.write_with_retry(lambda tx: tx.run("scrub_done"))
+        return result
+
     def submit_to_batch(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
         """Apply an item together with other waiting items; each kind of batch has a queue and a task."""
         if self._closed:
@@ -149,6 +156,22 @@ async def open_database(
         except DRIVER_ERRORS as exc:
             raise translate_error(exc) from exc
         yield await stack.enter_async_context(database_on(pool, clock=clock, use_local_clock=use_local_clock, bus=bus))
+
+
+@asynccontextmanager
+async def open_single_connection(
+    url: str, *, clock: Clock, use_local_clock: bool, bus: Bus
+) -> AsyncIterator[PostgresDatabase]:
+    """Open a database, whose schema is up to date, over one connection."""
+    try:
+        pool = await open_pool(url, connections=1)
+    except DRIVER_ERRORS as exc:
+        raise translate_error(exc) from exc
+    try:
+        async with database_on(pool, clock=clock, use_local_clock=use_local_clock, bus=bus) as database:
+            yield database
+    finally:
+        await _close_pool(pool)
 
 
 @asynccontextmanager

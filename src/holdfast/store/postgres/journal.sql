@@ -90,12 +90,13 @@ RETURNING i.number;
 -- name: put_steps
 -- Returns no row for a step that has settled already.
 INSERT INTO steps (run_key, number, kind, name, key, state, attempt, tool_call_id, effectful, request_digest,
-                   waits_for, usage, started_at, settled_at)
+                   waits_for, usage, lane, started_at, settled_at)
 SELECT * FROM unnest(:run_key::BIGINT[], :number::BIGINT[], :kind::TEXT[], :name::TEXT[], :key::TEXT[], :state::TEXT[],
-                     :attempt::BIGINT[], :tool_call_id::TEXT[], :effectful::BIGINT[], :request_digest::TEXT[], :waits_for::TEXT[], :usage::JSON[],
+                     :attempt::BIGINT[], :tool_call_id::TEXT[], :effectful::BIGINT[], :request_digest::TEXT[], :waits_for::TEXT[], :usage::JSON[], :lane::TEXT[],
                      :now::BIGINT[], :settled_at::BIGINT[])
 ON CONFLICT (run_key, number) DO UPDATE
-   SET state = excluded.state, attempt = excluded.attempt, waits_for = excluded.waits_for, usage = excluded.usage, settled_at = excluded.settled_at
+   SET name = excluded.name, state = excluded.state, attempt = excluded.attempt, waits_for = excluded.waits_for,
+       usage = excluded.usage, lane = excluded.lane, settled_at = excluded.settled_at
  WHERE steps.state IN ('started', 'waiting')
 RETURNING number;
 

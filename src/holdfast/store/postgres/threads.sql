@@ -15,13 +15,17 @@ SELECT t.*, s.id AS space_id, (SELECT MAX(r.run_key) FROM runs r WHERE r.thread_
   JOIN threads t ON t.space_key = s.space_key AND t.id = w.id;
 
 -- name: begin_runs_on_threads
--- Moves a thread to the top of its list, and reserves sequences for the run's input.
-UPDATE threads t SET last_run_at = b.now, listed_at = b.now, next_sequence = t.next_sequence + b.count
-  FROM unnest(:now::BIGINT[], :count::BIGINT[], :thread_key::BIGINT[]) AS b (now, count, thread_key)
+-- Moves a thread to the top of its list, reserves sequences for the run's input, and gives a thread without runs a title.
+UPDATE threads t SET last_run_at = b.now, listed_at = b.now, next_sequence = t.next_sequence + b.count,
+       title = CASE WHEN t.last_run_at IS NULL THEN COALESCE(t.title, b.title) ELSE t.title END,
+       folded_title = CASE WHEN t.last_run_at IS NULL THEN COALESCE(t.folded_title, b.folded_title)
+                           ELSE t.folded_title END
+  FROM unnest(:now::BIGINT[], :count::BIGINT[], :title::TEXT[], :folded_title::TEXT[], :thread_key::BIGINT[])
+       AS b (now, count, title, folded_title, thread_key)
  WHERE t.thread_key = b.thread_key
-RETURNING t.thread_key, t.next_sequence;
+RETURNING t.thread_key, t.next_sequence, t.title;
 
 -- name: mark_made_for_runs
-UPDATE threads t SET made_for_run = m.run_key
-  FROM unnest(:run_key::BIGINT[], :thread_key::BIGINT[]) AS m (run_key, thread_key)
+UPDATE threads t SET made_for_run = m.run_key, of_child = m.of_child
+  FROM unnest(:run_key::BIGINT[], :of_child::BIGINT[], :thread_key::BIGINT[]) AS m (run_key, of_child, thread_key)
  WHERE t.thread_key = m.thread_key;

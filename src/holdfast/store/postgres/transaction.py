@@ -19,8 +19,16 @@ from holdfast.store.transaction import JournalEntry, NewRunRow, Operation, Retry
 
 ROLLBACK_TIMEOUT_SECONDS: Final = 5.0
 """Time after which a connection is closed instead of rolled back."""
-MAX_TRANSACTION_ATTEMPTS: Final = 10
-"""Attempts to write a transaction that conflicts with others."""
+VACUUM_TIMEOUT_SECONDS: Final = 3_600.0
+MAX_TRANSACTION_ATTEMPTS: Final = 20
+"""Attempts at a transaction that conflicts with others: more than a pool has connections, which may all be dead."""
+_SESSION_ENDED: Final = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.InterfaceError,
+    ConnectionError,
+)
+"""The errors of a statement on a session that the server has ended."""
 
 T = TypeVar("T")
 
@@ -45,7 +53,10 @@ class LazyTransaction:
         """Run a statement and return its rows."""
         if not self._started:
             self._started = True  # before the call, because an interrupted call may have started it
-            await self._transaction.start()
+            try:
+                await self._transaction.start()
+            except _SESSION_ENDED as exc:
+                raise RetryTransaction("the server ended the session before the transaction began") from exc
         rows: Sequence[Row] = await self._connection.fetch(sql, *values)
         return rows
 
@@ -79,6 +90,13 @@ class LazyTransaction:
                 async with asyncio.timeout(ROLLBACK_TIMEOUT_SECONDS):
                     await self._transaction.rollback()
         except DRIVER_ERRORS:
+            self._terminate()
+        except asyncio.CancelledError:  # the caller was cancelled again
+            self._terminate()
+            raise
+
+    def _terminate(self) -> None:
+        with suppress(asyncpg.InterfaceError):  # the driver has noticed the end of the session, and released it
             self._connection.terminate()
 
 
@@ -201,6 +219,14 @@ class Sessions:
             if block is not None and block.committing and isinstance(error, Unavailable):
                 error = OutcomeUnknown("the connection broke during the commit: check the result before you retry")
             raise error from exc
+
+    async def vacuum(self) -> None:
+        """Vacuum the tables, which cannot be done in a transaction."""
+        try:
+            async with self._pool.acquire() as connection:
+                await connection.execute("VACUUM", timeout=VACUUM_TIMEOUT_SECONDS)
+        except DRIVER_ERRORS as exc:
+            raise translate_error(exc) from exc
 
     async def read_with_retry(self, operation: Operation[T]) -> T:
         """Run an operation in a read transaction; retry it if its connection was closed before."""

@@ -14,6 +14,9 @@ UPDATE runs SET erased = 1, input = NULL, output = NULL, error = NULL, tags = '[
 -- name: erase_head
 UPDATE run_heads SET last_event_seq = 0, status_reason = NULL, session_id = NULL WHERE run_key = :run_key;
 
+-- name: forget_title
+UPDATE threads SET title = NULL, folded_title = NULL WHERE thread_key = :thread_key AND title = :title;
+
 -- name: drop_run
 DELETE FROM runs WHERE run_key = :run_key;
 

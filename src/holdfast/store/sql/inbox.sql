@@ -9,11 +9,6 @@ UPDATE run_heads
  WHERE run_key = :run_key AND status IN ('pending', 'queued', 'running', 'waiting')
 RETURNING last_inbox_number, status;
 
--- name: resume_deadline
-UPDATE timers SET state = 'scheduled', due_at = due_at + :now
- WHERE run_key = :run_key AND kind = 'deadline' AND state = 'paused'
-RETURNING timer_key;
-
 -- name: add_inbox_item
 INSERT INTO inbox (run_key, number, kind, data, created_by, created_at)
 VALUES (:run_key, :number, :kind, :data, :created_by, :now);

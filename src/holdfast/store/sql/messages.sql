@@ -81,13 +81,27 @@ SELECT m.*, r.id AS run_id, t.id AS thread_id
  LIMIT :limit;
 
 -- name: last_exchange
--- The last assistant message of a run up to the sequence `cut`, with the messages after it.
+-- The last assistant message of a run, with the messages after it.
 SELECT m.*, r.id AS run_id, t.id AS thread_id
   FROM messages m JOIN runs r ON r.run_key = m.run_key JOIN threads t ON t.thread_key = m.thread_key
- WHERE m.run_key = :run_key AND m.sequence <= :cut AND m.sequence >= COALESCE((
-       SELECT MAX(a.sequence) FROM messages a
-        WHERE a.run_key = :run_key AND a.role = 'assistant' AND a.sequence <= :cut), 0)
+ WHERE m.run_key = :run_key AND m.sequence >= COALESCE((
+       SELECT MAX(a.sequence) FROM messages a WHERE a.run_key = :run_key AND a.role = 'assistant'), 0)
  ORDER BY m.sequence;
+
+-- name: revisions
+-- All messages of a thread that revise one another, directly or not; a revision may have the id that it revises.
+WITH RECURSIVE versions (id) AS (
+    SELECT CAST(:id AS TEXT)
+    UNION
+    SELECT CASE WHEN m.id = v.id THEN m.revises ELSE m.id END
+      FROM versions v JOIN messages m ON m.thread_key = :thread_key AND (m.id = v.id OR m.revises = v.id)
+     WHERE m.revises IS NOT NULL
+)
+SELECT m.*, r.id AS run_id, t.id AS thread_id
+  FROM messages m JOIN runs r ON r.run_key = m.run_key JOIN threads t ON t.thread_key = m.thread_key
+ WHERE m.thread_key = :thread_key AND m.id IN (SELECT id FROM versions) AND m.message_key > :after
+ ORDER BY m.message_key
+ LIMIT :limit;
 
 -- name: enter_message
 UPDATE messages SET sequence = :sequence WHERE message_key = :message_key;

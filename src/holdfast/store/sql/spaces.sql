@@ -72,8 +72,10 @@ DELETE FROM outbox WHERE space_key = :space_key;
 -- name: drop_notifications_of_space
 DELETE FROM notifications WHERE space_key = :space_key;
 
--- name: drop_keys_of_space
-DELETE FROM api_keys WHERE api_key IN (SELECT api_key FROM api_key_spaces WHERE space_key = :space_key)
+-- name: revoke_keys_of_space
+-- Keys that open no other space. They are kept, because a server without any key is open to everybody on its machine.
+UPDATE api_keys SET revoked_at = COALESCE(revoked_at, :now)
+ WHERE api_key IN (SELECT api_key FROM api_key_spaces WHERE space_key = :space_key)
    AND NOT EXISTS (SELECT 1 FROM api_key_spaces o WHERE o.api_key = api_keys.api_key AND o.space_key <> :space_key);
 
 -- name: drop_key_bindings_of_space

@@ -16,7 +16,7 @@ from holdfast.store.leases import release_all_leases
 from holdfast.store.sqlite.file import FileOwnership, check_migrated, connect, migrate, translate_error
 from holdfast.store.sqlite.readers import Readers
 from holdfast.store.sqlite.writer import Writer
-from holdfast.store.transaction import Batch, BatchItem, BatchResult, Operation
+from holdfast.store.transaction import Batch, BatchItem, BatchResult, Operation, Transaction
 
 T = TypeVar("T")
 
@@ -46,6 +46,13 @@ class SqliteDatabase:
         """Run an operation in a transaction with other waiting jobs."""
         return cast(T, await self._require_writer().submit(operation, enqueues=enqueues))
 
+    async def write_and_scrub(self, operation: Operation[T]) -> T:
+        """Run an operation with secure deletion, then rewrite the file and empty its log."""
+        writer = self._require_writer()
+        result = cast(T, await writer.submit(operation, scrub=True))
+        await writer.submit(lambda tx: tx.run("scrub_done"))
+        return result
+
     def submit_to_batch(self, batch: Batch[BatchItem, BatchResult], item: BatchItem) -> Awaitable[BatchResult]:
         """Apply an item in a transaction with other waiting jobs."""
         return self._require_writer().submit_to_batch(batch, item)
@@ -54,6 +61,10 @@ class SqliteDatabase:
         if self._writer is None:
             raise StoreReadOnly("the store was opened read-only")
         return self._writer
+
+
+async def _nothing(tx: Transaction) -> None:
+    """Change nothing."""
 
 
 @asynccontextmanager
@@ -82,4 +93,6 @@ async def open_database(
         database = SqliteDatabase(writer, readers)
         if writer is not None:
             await database.write(lambda tx: release_all_leases(tx, cap=MAX_ATTEMPTS))
+            if await database.read(lambda tx: tx.one("scrub_wanted")) is not None:
+                await database.write_and_scrub(_nothing)  # a process was killed before it had scrubbed the file
         yield database

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final
 
 from holdfast.domain.errors import (
@@ -82,7 +82,11 @@ def translate_error(exc: BaseException, *, committing: bool = False) -> BaseExce
 
 
 class FileOwnership:
-    """The lock that makes this process the only writer of a database file."""
+    """The locks that make this process the only writer of a database file.
+
+    One is on a file beside it, which holds the process id. The other is on the database itself, for a second process
+    that opens the same file by another name, such as a hard link.
+    """
 
     def __init__(self, database: Path) -> None:
         path = database.with_name(f"{database.name}.owner")
@@ -97,15 +101,37 @@ class FileOwnership:
         except BlockingIOError as exc:
             owner = os.pread(self._file, 32, 0).decode() or "unknown"
             os.close(self._file)
-            message = f"process {owner} writes to `{database.name}`: stop it, or open the file read-only"
+            message = f"process {owner} writes to `{database.name}`: use the server that it runs, or stop it"
             raise StoreOwned(message) from exc
+        try:
+            self._database = _lock_database(database)
+        except BaseException:
+            os.close(self._file)
+            raise
         with suppress(OSError):  # on a full disk the lock works without the process id in the file
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, str(os.getpid()).encode(), 0)
 
     def release(self) -> None:
-        """Release the lock."""
+        """Release the locks, after every connection is closed: closing the file would end SQLite's own locks."""
+        if self._database is not None:
+            os.close(self._database)
         os.close(self._file)
+
+
+def _lock_database(database: Path) -> int | None:
+    """Return a locked handle of the database, which is created if it does not exist; null if it cannot be opened."""
+    try:
+        handle = os.open(database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return None  # SQLite fails too, and tells why
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as exc:
+        os.close(handle)
+        message = f"another process writes to `{database.name}` by another name, such as a hard link: stop it first"
+        raise StoreOwned(message) from exc
+    return handle
 
 
 def owner_of(database: Path) -> str | None:
@@ -163,6 +189,25 @@ def _split_statements(script: str) -> Iterator[str]:
             statement = ""
     if statement.strip():
         yield statement
+
+
+SCRUB_ATTEMPTS: Final = 200
+SCRUB_RETRY_SECONDS: Final = 0.05
+"""A reader that is in the middle of the log delays the end of a scrub by at most these attempts."""
+
+
+def scrub_file(connection: sqlite3.Connection) -> None:
+    """Rewrite the whole file, so that it holds nothing but its rows, and truncate its log."""
+    try:
+        connection.execute("VACUUM")
+        for _ in range(SCRUB_ATTEMPTS):
+            busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                return
+            sleep(SCRUB_RETRY_SECONDS)
+    finally:
+        connection.execute("PRAGMA secure_delete = OFF")
+    raise sqlite3.OperationalError("the log of the database could not be emptied: a reader holds it open")
 
 
 DAMAGE_CHECK_TIMEOUT_SECONDS: Final = 20.0

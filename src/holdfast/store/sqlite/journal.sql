@@ -80,11 +80,12 @@ DELETE FROM inbox WHERE run_key = :run_key AND number = :number RETURNING number
 -- name: put_steps
 -- Returns no row for a step that has settled already.
 INSERT INTO steps (run_key, number, kind, name, key, state, attempt, tool_call_id, effectful, request_digest,
-                   waits_for, usage, started_at, settled_at)
+                   waits_for, usage, lane, started_at, settled_at)
 VALUES (:run_key, :number, :kind, :name, :key, :state, :attempt, :tool_call_id, :effectful, :request_digest,
-        :waits_for, :usage, :now, :settled_at)
+        :waits_for, :usage, :lane, :now, :settled_at)
 ON CONFLICT (run_key, number) DO UPDATE
-   SET state = excluded.state, attempt = excluded.attempt, waits_for = excluded.waits_for, usage = excluded.usage, settled_at = excluded.settled_at
+   SET name = excluded.name, state = excluded.state, attempt = excluded.attempt, waits_for = excluded.waits_for,
+       usage = excluded.usage, lane = excluded.lane, settled_at = excluded.settled_at
  WHERE steps.state IN ('started', 'waiting')
 RETURNING number;
 

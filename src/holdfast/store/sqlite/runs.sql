@@ -6,6 +6,15 @@ SELECT v.*
   JOIN run_ids i ON i.space_key = s.space_key AND i.id = w.id
   JOIN run_view v ON v.run_key = i.run_key;
 
+-- name: newest_runs
+WITH wanted (space, id) AS (VALUES (:space, :id))
+SELECT v.*
+  FROM wanted w
+  CROSS JOIN spaces s ON s.id = w.space
+  JOIN threads t ON t.space_key = s.space_key AND t.id = w.id
+  JOIN run_view v ON v.run_key = (
+       SELECT MAX(r.run_key) FROM runs r WHERE r.thread_key = t.thread_key AND r.erased = 0);
+
 -- name: base_runs
 -- The columns of a base that the placement of a run on it needs: its head and its jump keys.
 WITH wanted (run_key) AS (VALUES (:run_key))
@@ -22,9 +31,11 @@ SELECT r.run_key, r.id, h.status, h.lease_owner, h.queued_at, r.base_key, r.base
 
 -- name: add_runs
 INSERT INTO runs (space_key, thread_key, id, mode, agent_type, model, base_key, base_sequence, chain_depth, jump_key,
-                  parent_key, root_key, nesting, input, priority, tags, limits, idempotency_key, created_by, created_at)
+                  parent_key, root_key, nesting, input, priority, tags, limits, output_schema, idempotency_key, created_by,
+                  created_at)
 VALUES (:space_key, :thread_key, :id, :mode, :agent_type, :model, :base_key, :base_sequence, :chain_depth, :jump_key,
-        :parent_key, :root_key, :nesting, :input, :priority, :tags, :limits, :idempotency_key, :created_by, :now)
+        :parent_key, :root_key, :nesting, :input, :priority, :tags, :limits, :output_schema, :idempotency_key,
+        :created_by, :now)
 RETURNING run_key, space_key, id;
 
 -- name: add_run_ids

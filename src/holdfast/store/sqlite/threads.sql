@@ -14,13 +14,16 @@ SELECT t.*, s.id AS space_id, (SELECT MAX(r.run_key) FROM runs r WHERE r.thread_
   JOIN threads t ON t.space_key = s.space_key AND t.id = w.id;
 
 -- name: begin_runs_on_threads
--- Moves a thread to the top of its list, and reserves sequences for the run's input.
-WITH begun (now, count, thread_key) AS (VALUES (:now, :count, :thread_key))
-UPDATE threads SET last_run_at = b.now, listed_at = b.now, next_sequence = next_sequence + b.count
+-- Moves a thread to the top of its list, reserves sequences for the run's input, and gives a thread without runs a title.
+WITH begun (now, count, title, folded_title, thread_key) AS (VALUES (:now, :count, :title, :folded_title, :thread_key))
+UPDATE threads SET last_run_at = b.now, listed_at = b.now, next_sequence = next_sequence + b.count,
+       title = CASE WHEN last_run_at IS NULL THEN COALESCE(threads.title, b.title) ELSE threads.title END,
+       folded_title = CASE WHEN last_run_at IS NULL THEN COALESCE(threads.folded_title, b.folded_title)
+                           ELSE threads.folded_title END
   FROM begun b
  WHERE threads.thread_key = b.thread_key
-RETURNING thread_key, next_sequence;
+RETURNING thread_key, next_sequence, title;
 
 -- name: mark_made_for_runs
-WITH made (run_key, thread_key) AS (VALUES (:run_key, :thread_key))
-UPDATE threads SET made_for_run = m.run_key FROM made m WHERE threads.thread_key = m.thread_key;
+WITH made (run_key, of_child, thread_key) AS (VALUES (:run_key, :of_child, :thread_key))
+UPDATE threads SET made_for_run = m.run_key, of_child = m.of_child FROM made m WHERE threads.thread_key = m.thread_key;

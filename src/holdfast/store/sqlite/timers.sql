@@ -16,3 +16,8 @@ RETURNING timer_key, claim_number;
 -- name: next_due
 SELECT MIN(due_at) AS due_at FROM timers
  WHERE state = 'scheduled' AND (claim_expires_at IS NULL OR claim_expires_at <= :now);
+
+-- name: resume_deadline
+UPDATE timers SET state = 'scheduled', due_at = due_at + :now
+ WHERE run_key = :run_key AND kind = 'deadline' AND state = 'paused'
+RETURNING timer_key;

@@ -19,7 +19,7 @@ import msgspec
 from holdfast.domain.errors import Unavailable
 from holdfast.ports.bus import Bus, WakeHint
 from holdfast.ports.runtime import Clock
-from holdfast.store.sqlite.file import translate_error
+from holdfast.store.sqlite.file import scrub_file, translate_error
 from holdfast.store.sqlite.transaction import SqliteTransaction, run_operation, run_to_end
 from holdfast.store.transaction import Batch, NewRunRow, Operation, WakeHints, resolve
 
@@ -40,6 +40,8 @@ class _Job(msgspec.Struct, eq=False):
     batch: Batch[Any, Any] | None = None
     item: Any = None
     outcome: Any = None
+    scrub: bool = False
+    """Whether the file is scrubbed after the transaction, before the caller has the result."""
 
 
 class Writer:
@@ -67,9 +69,9 @@ class Writer:
         self._thread = Thread(target=self._work, name="holdfast-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, operation: Operation[Any], *, enqueues: bool = False) -> asyncio.Future[Any]:
-        """Queue an operation."""
-        return self._submit(_Job(self._loop.create_future(), operation=operation), enqueues=enqueues)
+    def submit(self, operation: Operation[Any], *, enqueues: bool = False, scrub: bool = False) -> asyncio.Future[Any]:
+        """Queue an operation; with `scrub` nothing that it deleted is in the file when it returns."""
+        return self._submit(_Job(self._loop.create_future(), operation=operation, scrub=scrub), enqueues=enqueues)
 
     def submit_to_batch(self, batch: Batch[Any, Any], item: Any) -> asyncio.Future[Any]:
         """Queue an item of a batch."""
@@ -114,7 +116,12 @@ class Writer:
         jobs: list[_Job] = []
         while self._take(jobs):
             hints = WakeHints()
+            scrubs = any(job.scrub for job in jobs)
+            if scrubs:
+                self._connection.execute("PRAGMA secure_delete = ON")
             self._write(jobs, hints)
+            if scrubs:
+                self._scrub([job for job in jobs if job.scrub])
             self._loop.call_soon_threadsafe(self._resolve, jobs, hints)
             jobs = []
 
@@ -149,6 +156,15 @@ class Writer:
             self._connection.execute("COMMIT")
         except sqlite3.Error as exc:
             self._fail(jobs, translate_error(exc, committing=True))
+
+    def _scrub(self, jobs: Sequence[_Job]) -> None:
+        """Rewrite the whole file and empty its log; a job that changed something fails if that is not possible."""
+        try:
+            scrub_file(self._connection)
+        except sqlite3.Error as exc:
+            for job in jobs:
+                if not isinstance(job.outcome, BaseException):
+                    job.outcome = translate_error(exc)
 
     def _choose_sync(self, *, durable: bool) -> None:
         """Sync the next transaction to disk at its commit, or else with the next durable one."""

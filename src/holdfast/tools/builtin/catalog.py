@@ -3,8 +3,9 @@
 from typing import Final
 
 from holdfast.domain.tool import ToolSpec
-from holdfast.ports.runtime import SubagentRuns
+from holdfast.ports.runtime import Library, MemoryLibrary, SubagentRuns
 from holdfast.ports.tools import WebSearch, WorkingFolders
+from holdfast.skills.prompt import SkillRenderer
 from holdfast.tools.builtin.agents import (
     AGENT_MESSAGE_SPEC,
     AGENT_SEND_SPEC,
@@ -14,7 +15,9 @@ from holdfast.tools.builtin.agents import (
     agent_spawn,
 )
 from holdfast.tools.builtin.files import EDIT_FILE_SPEC, READ_FILE_SPEC, WRITE_FILE_SPEC, read_and_write_tools
-from holdfast.tools.builtin.notes import CREATE_ARTIFACT, LOG_WRITE, TODO_READ, TODO_WRITE
+from holdfast.tools.builtin.memory import MEMORY_SPECS, memory_tools
+from holdfast.tools.builtin.memory_files import MEMORY_FILE_SPECS, memory_file_tools
+from holdfast.tools.builtin.notes import CREATE_ARTIFACT_SPEC, LOG_WRITE, TODO_READ, TODO_WRITE, create_artifact
 from holdfast.tools.builtin.plan import (
     PLAN_BLOCK,
     PLAN_CANCEL,
@@ -24,8 +27,15 @@ from holdfast.tools.builtin.plan import (
     PLAN_START,
     PLAN_UPDATE,
 )
+from holdfast.tools.builtin.reminders import (
+    COMPLETE_REMINDER_SPEC,
+    DISMISS_REMINDER_SPEC,
+    LIST_REMINDERS_SPEC,
+    SET_REMINDER_SPEC,
+)
 from holdfast.tools.builtin.search import GLOB_SPEC, GREP_SPEC, LIST_DIR_SPEC, search_tools
 from holdfast.tools.builtin.shell import BASH_SPEC, bash
+from holdfast.tools.builtin.skills import SKILL_SPECS, skill_tools
 from holdfast.tools.builtin.tasks import (
     TASK_CREATE_SPEC,
     TASK_SPAWN_SPEC,
@@ -41,13 +51,13 @@ from holdfast.tools.builtin.web import WEB_FETCH_SPEC, WEB_SEARCH_SPEC, web_fetc
 from holdfast.tools.child_runs import WorkspaceSpawner
 from holdfast.tools.commands.command_runner import CommandRunner
 from holdfast.tools.middleware import with_standard_middleware
+from holdfast.tools.run_catalogs import RunCatalogs
 from holdfast.tools.tool import Tool
 from holdfast.tools.web.client import WebClient
 from holdfast.tools.web.fetch import MarkdownConverter
 
 _STATELESS_TOOLS: Final[tuple[Tool, ...]] = (
     ASK_USER,
-    CREATE_ARTIFACT,
     LOG_WRITE,
     PLAN_BLOCK,
     PLAN_CANCEL,
@@ -67,15 +77,23 @@ BUILTIN_SPECS: Final[tuple[ToolSpec, ...]] = tuple(
     sorted(
         (
             *(tool.spec for tool in _STATELESS_TOOLS),
+            *MEMORY_SPECS,
+            *MEMORY_FILE_SPECS,
             AGENT_MESSAGE_SPEC,
             AGENT_SEND_SPEC,
             AGENT_SPAWN_SPEC,
             BASH_SPEC,
+            COMPLETE_REMINDER_SPEC,
+            CREATE_ARTIFACT_SPEC,
+            DISMISS_REMINDER_SPEC,
             EDIT_FILE_SPEC,
             GLOB_SPEC,
             GREP_SPEC,
             LIST_DIR_SPEC,
+            LIST_REMINDERS_SPEC,
             READ_FILE_SPEC,
+            SET_REMINDER_SPEC,
+            *SKILL_SPECS,
             TASK_CREATE_SPEC,
             TASK_SPAWN_SPEC,
             TASK_STATUS_SPEC,
@@ -95,19 +113,32 @@ OPTIONAL_BUILTINS: Final = frozenset({WEB_SEARCH_SPEC.name})
 """Built-ins that the operator must set up; an agent may name one that is not available."""
 
 
-def builtin_tools(spawner: WorkspaceSpawner, subagents: SubagentRuns) -> list[Tool]:
+def builtin_tools(
+    spawner: WorkspaceSpawner,
+    subagents: SubagentRuns,
+    library: Library,
+    memory: MemoryLibrary,
+    folders: WorkingFolders | None = None,
+    *,
+    skills: RunCatalogs,
+    skill_renderer: SkillRenderer,
+) -> list[Tool]:
     """Return the built-ins that run in every worker.
 
-    `tool_search` and `tool_activate` belong to a `Toolset`, and `task_status` is a remote tool. The tools that need
-    files or commands are in `file_tools` and `command_tools`, since not every worker has the folders.
+    `tool_search` and `tool_activate` belong to a `Toolset`; `task_status` and the reminder tools are remote. The tools
+    that need files or commands are in `file_tools` and `command_tools`, since not every worker has the folders.
     """
     tools: list[Tool] = [
         agent_message(spawner, subagents),
         agent_send(spawner, subagents),
         agent_spawn(spawner, subagents),
+        create_artifact(library, folders),
+        *memory_tools(memory),
+        *memory_file_tools(memory),
         task_create(spawner, subagents),
         task_spawn(spawner, subagents),
         task_subscribe(subagents),
+        *skill_tools(skills, skill_renderer),
     ]
     return [*_WRAPPED_STATELESS_TOOLS, *map(with_standard_middleware, tools)]
 

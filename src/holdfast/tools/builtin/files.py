@@ -99,7 +99,7 @@ def _read_file(
     note = f"`{path}`: {', '.join(filter(None, notes))}" if lines else f"`{path}` is empty"
     return ToolResult(
         content="\n".join(filter(None, [part.text, f"[{note}]"])),
-        revisions=remember_digest(call.agent.working_folder, path, digest(content)),
+        revisions=remember_digest(call.working_folder, path, digest(content)),
     )
 
 
@@ -181,7 +181,7 @@ def _edit_file(
         check_text(passage, field=field, max_chars=MAX_PASSAGE_CHARS)
     with permitted_folder(folders, call) as folder:
         existing = folder.read(path, max_bytes=MAX_FILE_BYTES)
-        known = known_digest(call.values, call.agent.working_folder, path)
+        known = known_digest(call.values, call.working_folder, path)
         if known is not None and known != digest(existing.content):
             # If this call was interrupted after its edit, the file is already as it would make it.
             text = decode_file(existing.content, path)

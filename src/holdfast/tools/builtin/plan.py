@@ -22,7 +22,6 @@ from holdfast.domain.plan import (
     Plan,
     PlanItem,
     PlanPriority,
-    PlanStatus,
     Subtask,
     find,
 )
@@ -70,6 +69,8 @@ async def _create(call: ToolContext, arguments: PlanCreateArguments) -> ToolResu
         plan=arguments.plan,
         subtasks=[Subtask(title=title) for title in arguments.subtasks],
         position=arguments.position,
+        run_id=call.run.id,
+        agent_type=call.run.agent_type,
     )
     return _plan_result(current, after, task_id)
 
@@ -105,12 +106,7 @@ def _current_plan(call: ToolContext) -> Plan:
 
 
 def _plan_result(before: Plan, after: Plan, task_id: int) -> ToolResult:
-    item = find(after, task_id)
-    if item.status is PlanStatus.CANCELLED:
-        # `AgentTask` has no such status, since cancelled tasks are not shown to the model.
-        content: Json = {"task_id": item.task_id, "status": str(item.status)}
-    else:
-        content = to_builtins(minimal_agent_task(item))
+    content: Json = to_builtins(minimal_agent_task(find(after, task_id)))
     if after == before:
         return ToolResult(content=content)
     return ToolResult(

@@ -1,13 +1,13 @@
 """The `bash` tool: a shell command in the working folder; its current directory is a run value.
 
 `untrusted_output_source` decides from the text of the command whether the output may contain text from outside the
-workspace: from files that it names, or from the network. It does not see what the shell expands (`~`) or what a script
-does.
+workspace. With network access, only a command that is read with certainty and consists of known programs is trusted.
+Of files it sees those that the command names, not what the shell expands (`~`) or what a script reads.
 """
 
 import secrets
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -23,8 +23,10 @@ from holdfast.domain.working_path import MAX_PATH_BYTES, WORKING_ROOT, WorkingPa
 from holdfast.ports.sandbox import ProcessResult
 from holdfast.tools.commands.command_runner import CommandRunner, exit_note, with_violations
 from holdfast.tools.permissions.patterns import normalize_path
+from holdfast.tools.permissions.policy import denied_programs
 from holdfast.tools.permissions.rules import BASH_TOOL, RULE_SUBJECTS
 from holdfast.tools.permissions.shell.parser import parse_script
+from holdfast.tools.permissions.shell.script import ShellScript
 from holdfast.tools.tool import ToolContext, ToolResult, encode_value
 from holdfast.tools.typed_tool import ToolArguments, TypedTool, tool_spec
 
@@ -59,11 +61,15 @@ def arguments_for_rules(tool: str, arguments: dict[str, Json], values: Mapping[s
     return {**arguments, argument: f"cd {shlex.quote(folder)}\n{command}"}
 
 
-NETWORK_PROGRAMS: Final = frozenset(
-    {"aria2c", "curl", "elinks", "ftp", "gh", "http", "https", "links", "lynx", "nc", "ncat", "rsync", "scp", "sftp"}
-    | {"ssh", "telnet", "w3m", "wget", "xh"}
+OFFLINE_PROGRAMS: Final = frozenset(
+    {"[", "basename", "cat", "cd", "chmod", "cmp", "comm", "cp", "cut", "date", "df", "diff", "dirname", "du", "echo"}
+    | {"egrep", "env", "expand", "expr", "false", "fgrep", "find", "fold", "grep", "head", "id", "join", "ln", "ls"}
+    | {"md5sum", "mkdir", "mktemp", "mv", "nice", "nl", "nohup", "od", "paste", "printenv", "printf", "pwd", "readlink"}
+    | {"realpath", "rev", "rm", "rmdir", "sed", "seq", "sha1sum", "sha256sum", "sha512sum", "sleep", "sort", "split"}
+    | {"stat", "stdbuf", "sync", "tac", "tail", "tee", "test", "timeout", "touch", "tr", "true", "truncate", "type"}
+    | {"uname", "uniq", "wc", "whoami", "xargs"}
 )
-"""Programs that print content from the network."""
+"""Programs that read nothing from the network; those that run another program are listed with it."""
 SYSTEM_FOLDERS: Final = (
     "/bin",
     "/dev",
@@ -81,25 +87,39 @@ SYSTEM_FOLDERS: Final = (
 """Folders of the operating system, whose files are trusted; a sandbox has its own `/tmp`."""
 
 
-def untrusted_output_source(command: str, *, root: Path, network: bool) -> str | None:
-    """Return the source of untrusted text that the output of a command may contain, or null."""
+def untrusted_output_source(
+    command: str, *, root: Path, network: bool, trusted_folders: Sequence[str] = ()
+) -> str | None:
+    """Return the source of untrusted text that the output of a command may contain, or null.
+
+    `trusted_folders` are folders of skills beside the working folder `root`.
+    """
     script = parse_script(command)
-    for program in script.programs if network else ():
-        name = (program.words[0] or "").rpartition("/")[2]
-        if name in NETWORK_PROGRAMS:
-            return taint_source_name("network", name)
-    words = [word for program in script.programs for word in program.words[1:] if word is not None]
+    if network and (online := _online_program(script)) is not None:
+        return taint_source_name("network", online)
+    commands = [*(program.words for program in script.programs), *script.possible]
+    arguments = [word for words in commands for word in words[1:] if word is not None]
     # Any argument may be a path, and so may the value after the `=` of an option.
-    paths = [path for word in words for path in (word, word.rpartition("=")[2])]
+    paths = [path for word in arguments for path in (word, word.rpartition("=")[2])]
     paths += [redirection.path for redirection in script.redirections if redirection.path is not None]
-    return next((taint_source_name("file", path) for path in paths if _is_outside(path, root)), None)
+    inside = (*SYSTEM_FOLDERS, str(root), *trusted_folders)
+    return next((taint_source_name("file", path) for path in paths if _is_outside(path, inside)), None)
 
 
-def _is_outside(word: str, root: Path) -> bool:
+def _online_program(script: ShellScript) -> str | None:
+    """Return the first program that may read from the network; `bash` if it is not certain what the command runs."""
+    for program in script.programs:
+        name = (program.words[0] or BASH_TOOL).removeprefix("/usr").removeprefix("/bin/")
+        if name not in OFFLINE_PROGRAMS:
+            return name.rpartition("/")[2]
+    return BASH_TOOL if script.unclear or script.possible else None
+
+
+def _is_outside(word: str, inside: Sequence[str]) -> bool:
     path = normalize_path(word) if word else "."
     if not path.startswith("/"):
         return path.split("/")[0] == ".."
-    return not any(path == folder or path.startswith(f"{folder}/") for folder in (*SYSTEM_FOLDERS, str(root)))
+    return not any(path == folder or path.startswith(f"{folder}/") for folder in inside)
 
 
 MAX_COMMAND_CHARS: Final = 100_000
@@ -151,12 +171,15 @@ def bash(commands: CommandRunner) -> TypedTool[BashArguments]:
             # In another folder the command could do harm.
             message = f"`{folder}` is gone, so nothing was run: the shell is back in the working folder"
             return ToolResult(content=message, failed=True, values=shell_folder_value(WORKING_ROOT))
-        mark = secrets.token_hex(16)
+        mark, project = secrets.token_hex(16), await commands.project_environment(call)
         command = await commands.run(
             call,
             ["/bin/bash", "-c", _WRAPPER_SCRIPT.format(mark=mark), "bash", arguments.command],
             folder=folder,
             timeout_seconds=arguments.timeout_seconds,
+            masked_programs=denied_programs(call.agent, call.values),
+            readable=[*project.readable, *map(Path, call.skill_folders)],
+            environment=project.variables,
             show_if=lambda piece: not piece.startswith(mark.encode()),
         )
         ended, root = command.ended, commands.root(call)
@@ -167,7 +190,12 @@ def bash(commands: CommandRunner) -> TypedTool[BashArguments]:
         result = ToolResult(
             content=f"{_output_text(ended, mark)}[{note}]",
             failed=ended.exit_code != 0,
-            untrusted=untrusted_output_source(arguments.command, root=root, network=commands.has_network(call)),
+            untrusted=untrusted_output_source(
+                arguments.command,
+                root=root,
+                network=commands.has_network(call),
+                trusted_folders=call.skill_folders,
+            ),
             values=shell_folder_value(final_folder) if final_folder != folder else {},
         )
         return with_violations(result, call, BASH_TOOL, command.violations)

@@ -14,6 +14,7 @@ from holdfast.domain.errors import Conflict
 from holdfast.domain.ids import RunId, check_client_id
 from holdfast.domain.limits import check_children, check_tasks
 from holdfast.domain.run import Mode, Priority, RunStatus
+from holdfast.domain.task_ids import run_id_of
 from holdfast.domain.tool import ToolClass
 from holdfast.domain.untrusted import taint_source_name
 from holdfast.ports.runtime import SubagentRuns
@@ -106,9 +107,7 @@ def task_spawn(spawner: WorkspaceSpawner, subagents: SubagentRuns) -> TypedTool[
 class TaskStatusArguments(ToolArguments, frozen=True, kw_only=True):
     """Read the status of a task that you gave to an agent, and its result once there is one."""
 
-    task_id: Annotated[
-        str, Meta(min_length=1, max_length=128, description="The `task_id` that `task_create` gave you.")
-    ]
+    task_id: Annotated[str, Meta(min_length=1, max_length=128, description="The id of the task: `task_…` or `run_…`.")]
 
 
 TASK_STATUS_SPEC: Final = tool_spec(TaskStatusArguments, name="task_status", kind=ToolClass.IDEMPOTENT, read_only=True)
@@ -117,9 +116,7 @@ TASK_STATUS_SPEC: Final = tool_spec(TaskStatusArguments, name="task_status", kin
 class TaskSubscribeArguments(ToolArguments, frozen=True, kw_only=True):
     """Be notified when a task ends, with its result. With `wait` you do nothing else until then."""
 
-    task_id: Annotated[
-        str, Meta(min_length=1, max_length=128, description="The `task_id` or `run_id` that you were given.")
-    ]
+    task_id: Annotated[str, Meta(min_length=1, max_length=128, description="The id of the task: `task_…` or `run_…`.")]
     wait: Annotated[bool, Meta(description="Whether to wait for its result now.")] = False
 
 
@@ -130,7 +127,7 @@ def task_subscribe(subagents: SubagentRuns) -> TypedResumableTool[TaskSubscribeA
     """Return the tool, which subscribes with `subagents`."""
 
     async def subscribe(call: ToolContext, arguments: TaskSubscribeArguments) -> ToolResult:
-        target = RunId(check_client_id(arguments.task_id, field="task_id"))
+        target = run_id_of(check_client_id(arguments.task_id, field="task_id"))
         task = await subagents.subscribe(call.lease, target, waits=call.key if arguments.wait else None)
         if task.status.terminal:
             ended = ChildEnded(run_id=task.id, status=task.status, output=task.output, error=task.error)

@@ -1,4 +1,4 @@
-"""The command runner: runs a command of a tool call in the sandbox, in the working folder of its agent.
+"""The command runner: runs a command of a tool call in the sandbox, in the working folder of its run.
 
 Denied paths are masked. A command that created a denied path anyway is reported as a violation, to the model and in
 the log.
@@ -6,7 +6,7 @@ the log.
 
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,21 +15,24 @@ from msgspec.structs import replace
 
 from holdfast.domain.agent import Agent
 from holdfast.domain.content import Json
-from holdfast.domain.errors import Invalid, OutcomeUnknown, Unavailable
+from holdfast.domain.errors import FolderChanged, Invalid, OutcomeUnknown, Unavailable
 from holdfast.domain.events.custom import PermissionDecided
 from holdfast.domain.permission import PermissionAction
 from holdfast.domain.tool import ToolReach
-from holdfast.domain.working_path import WORKING_ROOT, WorkingPath
+from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, is_outside_workspace
 from holdfast.ports.sandbox import ProcessResult, Sandbox, SandboxCommand
 from holdfast.ports.tools import WorkingFolders
 from holdfast.tools.commands.live_output import LiveOutput
-from holdfast.tools.commands.path_masks import PathMasks, ReservedPaths, path_masks, paths_to_reserve
+from holdfast.tools.commands.path_masks import PathMasks, ReservedPaths, path_masks, paths_to_reserve, program_masks
+from holdfast.tools.commands.project_environment import ProjectEnvironment, project_environment
 from holdfast.tools.content import as_text
 from holdfast.tools.permissions.policy import DeniedPaths, denied_paths, permission_chain
 from holdfast.tools.redaction import Redaction
 from holdfast.tools.thread_pool import CancelFlag, run_in_thread
 from holdfast.tools.tool import ToolContext, ToolResult
 
+MAX_START_ATTEMPTS: Final = 5
+"""Attempts to start a command while other processes move files in its working folder."""
 NETWORK_RULE: Final = "network"
 """The name in rules that allow network access to commands; there is no tool of that name."""
 
@@ -53,24 +56,33 @@ class CommandRunner:
         workspace: Path,
         redaction: Redaction | None = None,
         confined: bool = True,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
-        """Run commands in `sandbox`; it is `confined` unless the operator turned that off."""
+        """Run commands in `sandbox` with these environment variables; it is `confined` unless that was turned off."""
         self._sandbox = sandbox
         self._folders = folders
         self._workspace = workspace
         self._reserved = ReservedPaths(folders)
         self._redaction = redaction or Redaction()
         self._confined = confined
+        self._variables = variables or {}
         self.reach = ToolReach.COMMANDS if confined else ToolReach.OUTSIDE
         """How far the effects of commands reach."""
 
     def root(self, call: ToolContext) -> Path:
-        """Return the working folder of the calling agent."""
-        return self._workspace / call.agent.working_folder
+        """Return the working folder of the run."""
+        return self._workspace / call.working_folder
 
     def has_network(self, call: ToolContext) -> bool:
         """Return whether commands of a call can reach the network."""
         return not self._confined or has_network(call.agent, call.values)
+
+    async def project_environment(self, call: ToolContext) -> ProjectEnvironment:
+        """Return the environment of a shell in the working folder, if that is a project outside the workspace."""
+        if not is_outside_workspace(call.working_folder):
+            return ProjectEnvironment()
+        root, folders = self.root(call), [self._workspace, *map(Path, call.agent.project_folders)]
+        return await run_in_thread(lambda _: project_environment(root, written_by_agents=folders))
 
     async def has_folder(self, call: ToolContext, folder: WorkingPath) -> bool:
         """Return whether a folder exists inside the working folder, so that a command can start there."""
@@ -89,24 +101,44 @@ class CommandRunner:
         input: bytes = b"",
         readable: Sequence[Path] = (),
         environment: Mapping[str, str] | None = None,
+        masked_programs: frozenset[str] = frozenset(),
         show_if: Callable[[bytes], bool] = bool,
     ) -> CommandResult:
-        """Run a command to its end, showing the pieces of output for which `show_if` is true."""
-        root, denied = self.root(call), denied_paths(call.agent, call.values)
+        """Run a command to its end, showing the pieces of output for which `show_if` is true.
+
+        In a sandbox, nothing can run the `masked_programs`.
+
+        Raises:
+            FolderChanged: others moved files in the working folder at each of several attempts to start.
+
+        """
+        root = self.root(call)
+        programs = await run_in_thread(lambda _: program_masks(masked_programs)) if masked_programs else ()
+        command = SandboxCommand(
+            argv=argv,
+            root=root,
+            folder=root / folder,
+            readable=readable,
+            hidden=programs,
+            network=self.has_network(call),
+            environment={**self._variables, **(environment or {})},
+            input=input,
+            timeout=timeout_seconds,
+        )
+        for _ in range(MAX_START_ATTEMPTS - 1):
+            with suppress(FolderChanged):
+                return await self._run_masked(call, command, show_if)
+        return await self._run_masked(call, command, show_if)
+
+    async def _run_masked(
+        self, call: ToolContext, command: SandboxCommand, show_if: Callable[[bytes], bool]
+    ) -> CommandResult:
+        """Run a command with the denied paths masked."""
+        denied = denied_paths(call.agent, call.values, folder=call.working_folder)
         async with self._masked_paths(call, denied) as masks:
-            command = SandboxCommand(
-                argv=argv,
-                root=root,
-                folder=root / folder,
-                readable=readable,
-                hidden=masks.hidden,
-                read_only=masks.read_only,
-                network=self.has_network(call),
-                environment=environment or {},
-                input=input,
-                timeout=timeout_seconds,
-            )
-            ended = await self._run(call, command, show_if)
+            hidden = [*masks.hidden, *command.hidden]
+            masked = replace(command, hidden=hidden, read_only=masks.read_only, inodes=masks.inodes)
+            ended = await self._run(call, masked, show_if)
             return CommandResult(ended=ended, violations=await self._violations(call, denied, masks))
 
     async def _run(self, call: ToolContext, command: SandboxCommand, show_if: Callable[[bytes], bool]) -> ProcessResult:
@@ -127,7 +159,7 @@ class CommandRunner:
     @asynccontextmanager
     async def _masked_paths(self, call: ToolContext, denied: DeniedPaths) -> AsyncIterator[PathMasks]:
         """Yield the denied paths; those that do not exist are reserved while the command runs."""
-        name, reserved = call.agent.working_folder, list[WorkingPath]()
+        name, reserved = call.working_folder, list[WorkingPath]()
 
         def mask(cancelled: CancelFlag) -> PathMasks:
             with self._folders.open(name):  # creates it if missing, and refuses a link
@@ -148,8 +180,8 @@ class CommandRunner:
         root = self.root(call)
         try:
             after = await run_in_thread(lambda cancelled: path_masks(root, denied, cancelled))
-        except Invalid:
-            return []  # there are too many entries to scan by now: the next command is refused
+        except (Invalid, FolderChanged):
+            return []  # there are too many entries to scan by now, or others move them: the next command is refused
         return sorted(str(path.relative_to(root)) for path in {*after.read_only} - {*before.read_only, *before.hidden})
 
 

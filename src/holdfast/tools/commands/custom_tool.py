@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.content import Json
 from holdfast.domain.tool import ToolClass, ToolSpec
+from holdfast.domain.untrusted import taint_source_name
 from holdfast.ports.sandbox import ProcessResult
 from holdfast.tools.commands.command_runner import CommandRunner, exit_note, with_violations
 from holdfast.tools.tool import ToolContext, ToolResult
@@ -28,12 +29,27 @@ class CustomTool:
     `./` at the beginning of a word of the command stands for the tool's folder.
     """
 
-    def __init__(self, spec: ToolSpec, command: Sequence[str], *, folder: Path, commands: CommandRunner) -> None:
+    def __init__(
+        self,
+        spec: ToolSpec,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        commands: CommandRunner,
+        trusted: bool = False,
+        readable: Sequence[Path] = (),
+    ) -> None:
+        """Run `command`, which may also read the `readable` paths.
+
+        With network access its results are untrusted, unless its author declared them `trusted`.
+        """
         self.spec = replace(spec, timeout=spec.timeout + COMMAND_MARGIN_SECONDS, reach=commands.reach)
         self._timeout = spec.timeout
         self._command = [str(folder / word) if word.startswith("./") else word for word in command]
         self._folder = folder
         self._commands = commands
+        self._trusted = trusted
+        self._readable = [folder, *readable]
 
     async def run(self, call: ToolContext, arguments: dict[str, Json]) -> ToolResult:
         """Run the command."""
@@ -42,11 +58,14 @@ class CustomTool:
             self._command,
             timeout_seconds=self._timeout,
             input=msgspec.json.encode(arguments),
-            readable=[self._folder],
+            readable=self._readable,
             environment={CALL_KEY_VARIABLE: call.key, TOOL_FOLDER_VARIABLE: str(self._folder)},
             show_if=lambda _: False,
         )
-        return with_violations(self._result(command.ended), call, self.spec.name, command.violations)
+        result = self._result(command.ended)
+        if not self._trusted and self._commands.has_network(call):
+            result = replace(result, untrusted=taint_source_name("tool", self.spec.name))
+        return with_violations(result, call, self.spec.name, command.violations)
 
     def _result(self, ended: ProcessResult) -> ToolResult:
         if ended.exit_code != 0:

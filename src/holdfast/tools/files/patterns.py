@@ -1,46 +1,23 @@
 """Globs and regular expressions from the model, matched by RE2 in linear time, so that no pattern can hang."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import re2  # type: ignore[import-untyped]  # it ships no types
 
 from holdfast.domain.errors import Invalid, NotFound
+from holdfast.domain.linear_regex import LinearRegex
 from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, child_path, parse_working_path
 from holdfast.ports.tools import WorkingFolder
 from holdfast.tools.files.text import split_lines, truncate_line
 from holdfast.tools.files.walk import FolderWalk
 
-Re2Pattern: TypeAlias = Any
-"""A compiled pattern of RE2, with `search` and `fullmatch` as in `re`."""
-
 MAX_PATTERN_CHARS: Final = 1_000
 
-_MAX_RE2_BYTES: Final = 16 * 1024 * 1024
-"""Memory of one compiled pattern."""
 
-
-def compile_regex(text: str, *, ignore_case: bool = False) -> Re2Pattern:
-    """Return a compiled regular expression, or raise `Invalid` with the reason."""
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    options.max_mem = _MAX_RE2_BYTES
-    options.case_sensitive = not ignore_case
-    try:
-        return re2.compile(text, options)
-    except re2.error as exc:
-        reason = exc.args[0].decode(errors="replace") if isinstance(exc.args[0], bytes) else str(exc)
-        raise Invalid(
-            f"`{text}` is not a valid regular expression: {reason}. The syntax is that of RE2, which has no "
-            "look-around and no backreferences",
-            field="pattern",
-        ) from exc
-
-
-def compile_glob(text: str) -> Re2Pattern:
+def compile_glob(text: str) -> LinearRegex:
     """Return a pattern for the paths of a glob: `*`, `?`, `[…]`, `{a,b}`, and `**` for any number of folders."""
-    return compile_regex("".join(_glob_to_regex(text)))
+    return LinearRegex("".join(_glob_to_regex(text)), capture=False)
 
 
 _WILDCARDS: Final = {"*": "[^/]*", "?": "[^/]"}
@@ -105,11 +82,11 @@ class LineSearch:
     """Finds the lines of texts that match a regular expression."""
 
     def __init__(self, pattern: str, *, ignore_case: bool, context: int) -> None:
-        self._line: Re2Pattern = compile_regex(pattern, ignore_case=ignore_case)
-        self._whole: Re2Pattern | None = None
+        self._line = LinearRegex(pattern, ignore_case=ignore_case, capture=False)
+        self._whole: LinearRegex | None = None
         """Matches a whole text if one of its lines matches; some syntax has no multi-line form."""
         if not any(token in pattern for token in (r"\A", r"\z", "(?", r"\Q")):
-            self._whole = compile_regex(f"(?m:{pattern})", ignore_case=ignore_case)
+            self._whole = LinearRegex(f"(?m:{pattern})", ignore_case=ignore_case, capture=False)
         self._context = context
 
     def matches(self, text: str, *, limit: int) -> list[int]:

@@ -13,8 +13,9 @@ from holdfast.tools.tool import ToolContext
 @contextmanager
 def permitted_folder(folders: WorkingFolders, call: ToolContext) -> Iterator[WorkingFolder]:
     """Yield the working folder of the calling agent, without denied paths."""
-    denied = denied_paths(call.agent, call.values)
-    with folders.open(call.agent.working_folder) as folder:
+    name = call.working_folder
+    denied = denied_paths(call.agent, call.values, folder=name)
+    with folders.open(name) as folder:
         yield folder if denied == DeniedPaths() else PermittedFolder(folder, denied)
 
 
@@ -50,3 +51,9 @@ class PermittedFolder:
         if self._denied.is_read_only(path):
             raise Invalid(f"the rules do not allow `{path}` to be written: go on without it", path=path)
         self._folder.write(path, content, replacing=replacing, mark=mark, before_rename=before_rename)
+
+    def delete(self, path: WorkingPath, *, expected: FileSnapshot) -> None:
+        """Delete a file, or raise `Invalid` if it may not be written."""
+        if self._denied.is_read_only(path):
+            raise Invalid(f"the rules do not allow `{path}` to be deleted: go on without it", path=path)
+        self._folder.delete(path, expected=expected)

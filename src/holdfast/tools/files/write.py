@@ -28,7 +28,7 @@ from holdfast.tools.tool import ToolContext, ToolResult, encode_value
 
 def check_known(call: ToolContext, path: WorkingPath, existing: FileSnapshot) -> None:
     """Raise `Conflict` unless the run has read the file with its current content."""
-    known = known_digest(call.values, call.agent.working_folder, path)
+    known = known_digest(call.values, call.working_folder, path)
     if known is None:
         raise Conflict(f"`{path}` exists, and you have not read it: read it with `read_file` first", path=path)
     if digest(existing.content) != known:
@@ -74,7 +74,7 @@ def written_result(
 
 def unchanged_result(call: ToolContext, path: WorkingPath, content: bytes) -> ToolResult:
     """Return the result of a call that found the file with its new content already."""
-    digest_before = known_digest(call.values, call.agent.working_folder, path) or UNSET
+    digest_before = known_digest(call.values, call.working_folder, path) or UNSET
     return _file_result(call, path, FileAction.FOUND, content, digest_before=digest_before)
 
 
@@ -100,7 +100,7 @@ def _file_result(
     return ToolResult(
         content={"path": path, "action": str(action), "size": len(content), **details},
         events=[event],
-        revisions=remember_digest(call.agent.working_folder, path, event.digest_after),
+        revisions=remember_digest(call.working_folder, path, event.digest_after),
     )
 
 

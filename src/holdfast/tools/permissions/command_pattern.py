@@ -29,7 +29,8 @@ class CommandPattern:
         self._open = words[-1] == "*" and len(words) > 1
         """Whether any words may follow."""
         self._words = words[:-1] if self._open else words
-        self._parts = [re.compile(re.escape(word).replace(r"\*", ".*"), re.DOTALL) for word in self._words]
+        self._parts = [tuple(word.split("*")) for word in self._words]
+        """The texts between the `*` of each word."""
         self._operands = [part for part, word in zip(self._parts, self._words, strict=True) if not _is_option(word)]
         self._options = [option for word in self._words[1:] if _is_option(word) for option in _split_options(word)]
 
@@ -37,6 +38,11 @@ class CommandPattern:
     def program(self) -> str:
         """The name of the program."""
         return self._words[0]
+
+    @property
+    def any_arguments(self) -> bool:
+        """Whether it matches every command of its program."""
+        return self._open and len(self._words) == 1
 
     def allows(self, words: ShellWords) -> bool:
         """Return whether the command matches exactly as written."""
@@ -91,7 +97,7 @@ def check_command_pattern(text: str) -> None:
         raise Invalid("a rule is about one command: every part of a pipe or list is checked separately")
 
 
-def _match_in_order(operands: list[re.Pattern[str]], words: ShellWords, *, open_: bool) -> RuleMatch:
+def _match_in_order(operands: list[tuple[str, ...]], words: ShellWords, *, open_: bool) -> RuleMatch:
     """Return whether the operands occur in this order, with options and possible option values between them."""
     skipped, remaining, after_option = False, list(operands), False
     for word in words:
@@ -115,8 +121,21 @@ def _match_in_order(operands: list[re.Pattern[str]], words: ShellWords, *, open_
     return RuleMatch.MAYBE if skipped else RuleMatch.YES
 
 
-def _matches_word(part: re.Pattern[str], word: str | None) -> bool:
-    return word is not None and part.fullmatch(word) is not None
+def _matches_word(texts: tuple[str, ...], word: str | None) -> bool:
+    """Return whether a word consists of the texts with anything between them."""
+    first, *others = texts
+    if word is None or not others:
+        return word == first
+    *middle, last = others
+    position = len(first)
+    if not word.startswith(first):
+        return False
+    for text in middle:
+        found = word.find(text, position)
+        if found < 0:
+            return False
+        position = found + len(text)
+    return word.endswith(last) and len(word) - len(last) >= position
 
 
 def _is_option(word: str) -> bool:

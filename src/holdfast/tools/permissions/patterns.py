@@ -12,11 +12,14 @@ fetched.
 
 import posixpath
 import re
+from collections.abc import Iterator
 from enum import IntEnum
 from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import Final
 
 from holdfast.domain.errors import Invalid
+from holdfast.domain.linear_regex import LinearRegex
 from holdfast.domain.web_url import parse_web_host, parse_web_url
 
 
@@ -32,6 +35,7 @@ class RuleMatch(IntEnum):
 MAX_COMPARED_PATH_CHARS: Final = 4096
 """Characters of a path that is compared; a longer one is not a valid file name."""
 
+_CLASS_TOKENS: Final = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 _GLOB_TOKENS: Final = re.compile(r"\*\*/|\*\*|\*|\?|\[!?\]?[^\]/]*\]|.", re.DOTALL)
 
 
@@ -41,8 +45,8 @@ class PathPattern:
     def __init__(self, text: str) -> None:
         self.text = text
         self._anchored = "/" in text.rstrip("/")
-        self._whole = re.compile(_glob_regex(text, start="" if self._anchored else "(?:.*/)?"), re.DOTALL)
-        self._anywhere = re.compile(_glob_regex(text.lstrip("/"), start="(?:.*/)?"), re.DOTALL)
+        self._whole = LinearRegex(_glob_regex(text, start="" if self._anchored else "(?:.*/)?"), capture=False)
+        self._anywhere = LinearRegex(_glob_regex(text.lstrip("/"), start="(?:.*/)?"), capture=False)
 
     def match(self, path: str | None, *, cwd_changed: bool = False) -> RuleMatch:
         """Return whether a normalized path matches; after `cd`, the meaning of a relative path is unknown."""
@@ -79,8 +83,41 @@ def check_path_pattern(text: str) -> None:
         raise Invalid("a path in a rule has no `.`, `..` or empty parts: it would never match")
     try:
         PathPattern(text)
-    except re.error as exc:
-        raise Invalid(f"the path is not a valid pattern: {exc}") from exc
+    except Invalid as exc:
+        raise Invalid(f"the path is not a valid pattern: {exc.message}") from exc
+
+
+def relocate_pattern(text: str, *, origin: str, to: str) -> list[str]:
+    """Return patterns for the folder `to` that match what `text` matches in the folder `origin`, where they overlap.
+
+    A pattern that matches at any depth does so in both folders anyway, unless it matches a folder that leads to `to`.
+    """
+    inner, outer = (PurePosixPath(folder).parts for folder in (to, origin))
+    pattern = text.strip("/").removesuffix("/**") or text
+    anchored = "/" in text.rstrip("/")
+    if outer[: len(inner)] == inner:  # `origin` is in `to`
+        return ["/".join((*outer[len(inner) :], pattern))] if anchored else []
+    if inner[: len(outer)] != outer:
+        return []
+    remainders = {tuple(pattern.split("/"))} if anchored else {("**", pattern)}
+    for part in inner[len(outer) :]:
+        remainders = {rest for remainder in remainders for rest in _after_part(remainder, part)}
+    if () in remainders or ("**",) in remainders:
+        return ["**"]
+    return sorted({f"{'/'.join(remainder)}/**" for remainder in remainders if anchored or remainder[0] != "**"})
+
+
+def _after_part(remainder: tuple[str, ...], part: str) -> Iterator[tuple[str, ...]]:
+    """Yield what is left of a pattern after it matched one folder name; nothing is left once it matches everything."""
+    if not remainder:
+        yield ()
+    elif remainder[0] == "**":
+        yield remainder
+        yield from _after_part(remainder[1:], part)
+    elif "**" in remainder[0]:  # it may match several folders: what follows may begin anywhere below
+        yield ("**", *remainder[1:])
+    elif path_pattern(remainder[0]).match(part) is RuleMatch.YES:
+        yield remainder[1:]
 
 
 _WILDCARD_REGEXES: Final = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
@@ -88,14 +125,29 @@ _WILDCARD_REGEXES: Final = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[
 
 def _glob_regex(text: str, *, start: str) -> str:
     body = text.rstrip("/")
-    regex = start
+    regex = f"(?s){start}"
     for token in _GLOB_TOKENS.findall(body.removesuffix("/**") or body):
         if token.startswith("[") and token.endswith("]") and len(token) > 2:
-            inner = token[1:-1].replace("\\", "\\\\")
-            regex += f"(?!/)[^{inner[1:]}]" if inner.startswith("!") else f"(?!/)[{inner}]"
+            regex += _class_regex(token[1:-1])
         else:
             regex += _WILDCARD_REGEXES.get(token) or re.escape(token)
     return regex + "(?:/.*)?"
+
+
+def _class_regex(members: str) -> str:
+    """Return the regular expression of a character class, which never matches `/`."""
+    negated, ranges = members.startswith("!"), ""
+    for first, last, single in _CLASS_TOKENS.findall(members.removeprefix("!")):
+        if first > last:
+            raise Invalid(f"the range `{first}-{last}` is empty")
+        low, high = first or single, last or single
+        # A range is split around `/`.
+        ranges += "".join(
+            f"{re.escape(start)}-{re.escape(end)}"
+            for start, end in ((low, min(high, ".")), (max(low, "0"), high))
+            if start <= end
+        )
+    return f"[^{ranges}/]" if negated else f"[{ranges}]"
 
 
 DOMAIN_PREFIX: Final = "domain:"

@@ -155,6 +155,8 @@ def _candidate_grants(policy: PermissionPolicy, tool: str, arguments: dict[str, 
 
 def _command_grants(policy: PermissionPolicy, command: str) -> Iterator[list[str]]:
     script = policy.shell.parts_needing_approval(command)
+    if not script.programs:
+        return
     files = [(_TOOL_FOR_ACCESS[one.access], *_path_patterns(one.path or "")) for one in script.redirections]
     for pattern, which in ((_exact_command, 0), (_subcommand_wildcard, -1)):
         programs = [f"{BASH_TOOL}({pattern(program.words)})" for program in script.programs]

@@ -131,7 +131,12 @@ def binding_decision(
     for rule, match in matches:
         if match is RuleMatch.MAYBE:
             reason = "the rule may match this call"
-            return PermissionDecision(action=PermissionAction.ASK, rule=rule.text, reason=reason)
+            return PermissionDecision(
+                action=PermissionAction.ASK,
+                rule=rule.text,
+                reason=reason,
+                possibly_denied=action is PermissionAction.DENY,
+            )
     return None
 
 

@@ -1,11 +1,15 @@
 """Shell permissions: every program of a command, and every file it redirects, is decided separately.
 
-deny     one denied part is enough; a part that a rule possibly matches requires approval
-allow    every part must be allowed
-unclear  a command that cannot be parsed requires approval, unless `bash` alone is allowed and no rule denies or asks
+deny     one denied part is enough, wherever the command spells it out
+allow    the command is in the small grammar, two readers agree on it, and every part is allowed
+ask      everything else; the reason names the construct
+
+Where `bash` alone is allowed and no rule denies or asks, commands are not read at all: the sandbox is the border.
 """
 
+import re
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -13,8 +17,14 @@ from holdfast.domain.content import Json
 from holdfast.domain.permission import PermissionAction, PermissionDecision, strictest_decision
 from holdfast.tools.permissions.patterns import RuleMatch, normalize_path
 from holdfast.tools.permissions.rules import BASH_TOOL, PATH_RULE_ACCESS, PermissionRule, binding_decision
+from holdfast.tools.permissions.shell.bash_reader import reading_problem
 from holdfast.tools.permissions.shell.parser import parse_script
-from holdfast.tools.permissions.shell.script import FileAccess, Redirection, ShellProgram, ShellScript
+from holdfast.tools.permissions.shell.script import FileAccess, Redirection, ShellProgram, ShellScript, ShellWords
+
+MAX_NAMED_CONSTRUCTS: Final = 3
+"""Constructs that a question names."""
+
+_NAME_IN_CODE: Final = re.compile(r"[A-Za-z0-9_.+-]+")
 
 
 class ShellPolicy:
@@ -51,13 +61,50 @@ class ShellPolicy:
             return PermissionDecision(action=PermissionAction.ASK, reason="the command is not a text")
         if self._default_allow is not None and not self._deny and not self._ask:
             return PermissionDecision(action=PermissionAction.ALLOW, rule=self._default_allow.text)
-        decision = strictest_decision([*self._part_decisions(parse_script(command))])
-        # Parts that need no rule beside other commands do not allow a shell by themselves.
-        return self._default() if decision.action is PermissionAction.ALLOW and decision.rule is None else decision
+        script = parse_script(command)
+        denied = self._deny_decision(script)
+        if denied is not None:
+            return denied
+        if script.unclear:
+            return self._outside_grammar(script)
+        decision = strictest_decision([*self._part_decisions(script)])
+        if decision.action is PermissionAction.ALLOW and decision.rule is None:
+            # Parts that need no rule beside other commands do not allow a shell by themselves.
+            decision = self._default()
+        problem = reading_problem(script) if decision.action is PermissionAction.ALLOW else None
+        return decision if problem is None else self._outside_grammar(replace(script, unclear=(problem,)))
+
+    def _deny_decision(self, script: ShellScript) -> PermissionDecision | None:
+        """Return the decision of the first deny rule that matches a part that the command spells out."""
+        for words in (*(program.words for program in script.programs), *script.possible):
+            for rule in self._deny:
+                if rule.command is not None and rule.command.binds(words) is RuleMatch.YES:
+                    return PermissionDecision(action=PermissionAction.DENY, rule=rule.text)
+            hidden = self._names_hidden_file(words, cwd_changed=script.cwd_changed)
+            if hidden is not None:
+                return hidden
+        for redirection in script.redirections:
+            decision = self._decide_redirection(redirection, cwd_changed=script.cwd_changed)
+            if decision.action is PermissionAction.DENY:
+                return decision
+        return None
+
+    def _outside_grammar(self, script: ShellScript) -> PermissionDecision:
+        """Require approval of a command that no rule can allow."""
+        rule = next((rule.text for rule in self._deny), None)
+        constructs = "; ".join(script.unclear[:MAX_NAMED_CONSTRUCTS])
+        return PermissionDecision(
+            action=PermissionAction.ASK,
+            rule=rule,
+            reason=f"no rule can allow this command, because it has {constructs}",
+            possibly_denied=rule is not None,
+        )
 
     def parts_needing_approval(self, command: str) -> ShellScript:
-        """Return the parts of a command that require approval."""
+        """Return the parts of a command that require approval; none if no rule can allow the command."""
         script = parse_script(command)
+        if script.unclear:
+            return ShellScript(unclear=script.unclear)
         programs = [
             program
             for program in script.programs
@@ -75,17 +122,13 @@ class ShellPolicy:
             yield self._decide_program(program, cwd_changed=script.cwd_changed)
         for redirection in script.redirections:
             yield self._decide_redirection(redirection, cwd_changed=script.cwd_changed)
-        if script.unclear:
-            yield PermissionDecision(action=PermissionAction.ASK, reason="; ".join(script.unclear))
-        if not script.programs:
-            yield self._default()
 
     def _decide_program(self, program: ShellProgram, *, cwd_changed: bool) -> PermissionDecision:
         words = program.words
         denied = binding_decision(
             [(rule, rule.command.binds(words)) for rule in self._deny if rule.command is not None],
             PermissionAction.DENY,
-        ) or self._names_hidden_file(program, cwd_changed=cwd_changed)
+        ) or _names_program(self._deny, program, PermissionAction.DENY)
         if denied is not None:
             return denied
         if allowed := _allow_program(self._granted, program):
@@ -94,7 +137,7 @@ class ShellPolicy:
             return PermissionDecision(action=PermissionAction.ALLOW, rule=self._grants_all.text)
         required = binding_decision(
             [(rule, rule.command.binds(words)) for rule in self._ask if rule.command is not None], PermissionAction.ASK
-        )
+        ) or _names_program(self._ask, program, PermissionAction.ASK)
         if required is not None:
             return required
         if self._asks_all is not None:
@@ -110,9 +153,9 @@ class ShellPolicy:
             return PermissionDecision(action=PermissionAction.ASK, rule=strict_rule, reason=reason)
         return self._default()
 
-    def _names_hidden_file(self, program: ShellProgram, *, cwd_changed: bool) -> PermissionDecision | None:
+    def _names_hidden_file(self, words: ShellWords, *, cwd_changed: bool) -> PermissionDecision | None:
         """Deny a command with an argument, or an option value, that names a file which may not be read."""
-        for word in filter(None, program.words[1:] if self._hidden_paths else ()):
+        for word in filter(None, words[1:] if self._hidden_paths else ()):
             for name in filter(None, {word, word.rpartition("=")[2]}):
                 for rule in self._hidden_paths:
                     match = rule.binds_path(normalize_path(name), FileAccess.READ, cwd_changed=cwd_changed)
@@ -151,3 +194,14 @@ def _allow_program(rules: Sequence[PermissionRule], program: ShellProgram) -> Pe
         if rule.command is not None and rule.command.allows(program.words):
             return PermissionDecision(action=PermissionAction.ALLOW, rule=rule.text)
     return None
+
+
+def _names_program(
+    rules: Sequence[PermissionRule], program: ShellProgram, action: PermissionAction
+) -> PermissionDecision | None:
+    """Require approval of a program that may run what its words say, if they name the program of a rule."""
+    if not program.may_run_words:
+        return None
+    named = {name for word in program.words[1:] for name in _NAME_IN_CODE.findall(word or "")}
+    matches = [(rule, RuleMatch.MAYBE) for rule in rules if rule.command and rule.command.program in named]
+    return binding_decision(matches, action)

@@ -5,7 +5,6 @@ because the library holds the GIL and a hostile page can take minutes.
 """
 
 import asyncio
-import re
 import sys
 from collections.abc import Callable
 from email.message import Message
@@ -16,6 +15,7 @@ from typing import Final
 import msgspec
 
 from holdfast.domain.errors import Invalid, Unavailable
+from holdfast.domain.linear_regex import LinearRegex
 from holdfast.domain.permission import PermissionAction
 from holdfast.domain.web_url import WebUrl, join_web_url
 from holdfast.ports.sandbox import Command, Processes
@@ -113,10 +113,8 @@ _TEXT_TYPES: Final = frozenset(
         "application/yaml",
     }
 )
-_HTML_START: Final = re.compile(
-    r"\s*(<!--.{0,1000}?-->\s*)?<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
-)
-_TITLE: Final = re.compile(r"<title(?:\s[^>]{0,200})?>([^<]{1,500})</title", re.IGNORECASE)
+_HTML_START: Final = LinearRegex(r"(?is)\A\s*(<!--.{0,1000}?-->\s*)?<(!doctype\s+html|html|head|body)\b")
+_TITLE: Final = LinearRegex(r"(?i)<title(?:\s[^>]{0,200})?>([^<]{1,500})</title")
 
 
 class PageText(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +135,7 @@ async def extract_text(url: WebUrl, response: WebResponse, pages: MarkdownConver
     text = decode_page(response.body, charset=charset)
     if "\x00" in text:
         raise Invalid(f"`{url}` is declared as `{media_type}`, but is not text", field="url")
-    if media_type in _HTML_TYPES or declared_type is None and _HTML_START.match(text) is not None:
+    if media_type in _HTML_TYPES or declared_type is None and _HTML_START.search(text) is not None:
         title = _TITLE.search(text)
         return PageText(
             text=text if raw else await pages.markdown(text, base=str(url)),
@@ -152,7 +150,7 @@ def _content_type(header: str | None) -> tuple[str | None, str | None]:
     if not header:
         return None, None
     parsed = Message()
-    parsed["content-type"] = re.sub(r"[\r\n]", " ", header)[:500]
+    parsed["content-type"] = header.replace("\r", " ").replace("\n", " ")[:500]
     charset = parsed.get_param("charset")
     return parsed.get_content_type(), charset if isinstance(charset, str) else None
 
@@ -195,8 +193,8 @@ _CODECS_BY_LABEL: Final = {
     **{f"windows-{page}": f"cp{page}" for page in (874, 1250, 1251, 1253, 1254, 1255, 1256, 1257, 1258)},
 }
 _CHARSET_PATTERNS: Final = (
-    re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{2,40})", re.IGNORECASE),
-    re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9_:.-]{2,40})", re.IGNORECASE),
+    LinearRegex(r"(?i)<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{2,40})"),
+    LinearRegex(r"(?i)^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([A-Za-z0-9_:.-]{2,40})"),
 )
 
 
@@ -206,9 +204,10 @@ def decode_page(body: bytes, *, charset: str | None = None) -> str:
         if body.startswith(mark):
             return body[len(mark) :].decode(encoding, "replace")
     labels = [] if charset is None else [charset.strip().lower()]
+    start = body[:CHARSET_SNIFF_BYTES].decode("latin-1")
     for pattern in _CHARSET_PATTERNS:
-        if match := pattern.search(body[:CHARSET_SNIFF_BYTES]):
-            label = match[1].decode("ascii").lower()
+        if match := pattern.search(start):
+            label = match[1].lower()
             # The declaration could not have been found in UTF-16.
             labels.append("utf-8" if label.startswith("utf-16") else label)
     for label in labels:

@@ -310,3 +310,82 @@ def test_nothing_is_reserved_beneath_a_missing_folder_a_link_or_a_file(
         folders.reserve("files", WorkingPath(path))
     folders.release("files", WorkingPath(path))
     assert names(place.parent / "outside") == ["key"]
+
+
+def test_a_discarded_folder_is_deleted_with_everything_in_it(tmp_path: Path, opener: Opener) -> None:
+    folders = WorkspaceFolders(tmp_path, opener=opener)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    for name in ("spaces/one/threads/a", "spaces/two"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "spaces/one/threads/link").symlink_to(outside)
+    for _ in range(2):
+        folders.discard("spaces/one")
+    assert [path.name for path in (tmp_path / "spaces").iterdir()] == ["two"]
+    assert (outside / "kept").exists()
+    folders.discard("nothing/here")
+
+
+def test_a_folder_that_is_put_aside_keeps_its_files_and_the_log_says_where(
+    tmp_path: Path, opener: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    folders = WorkspaceFolders(tmp_path, opener=opener)
+    (tmp_path / "spaces/one").mkdir(parents=True)
+    (tmp_path / "spaces/one/file").write_text("work")
+    for _ in range(2):
+        folders.put_aside("spaces/one")
+    (aside,) = (tmp_path / "spaces").iterdir()
+    assert aside.name.startswith(".aside-") and (aside / "file").read_text() == "work"
+    (message,) = caplog.messages
+    assert message == (
+        f"`spaces/one` had files of another space of that id, which are now in `spaces/{aside.name}`: "
+        "delete them if nobody needs them"
+    )
+
+
+def test_a_discarded_folder_that_cannot_be_deleted_is_out_of_reach(
+    tmp_path: Path, opener: Opener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "spaces/one").mkdir(parents=True)
+    (tmp_path / "spaces/one/file").touch()
+
+    def refuse(*path: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    WorkspaceFolders(tmp_path, opener=opener).discard("spaces/one")
+    assert not (tmp_path / "spaces/one").exists()
+    assert "cannot be deleted" in caplog.text
+
+
+def test_a_folder_outside_the_workspace_is_opened_by_its_absolute_path(tmp_path: Path, opener: Opener) -> None:
+    project, workspace = tmp_path.resolve() / "project", tmp_path / "workspace"
+    project.mkdir()
+    workspace.mkdir()
+    (project / "a").write_text("1")
+    folders = WorkspaceFolders(workspace, opener=opener)
+    with folders.open(str(project)) as folder:
+        assert folder.read(A, max_bytes=9).content == b"1"
+    assert folders.reserve(str(project), WorkingPath("ci"))
+    assert not folders.reserve(str(project), WorkingPath("ci"))
+    assert (project / "ci").is_dir()
+    folders.release(str(project), WorkingPath("ci"))
+    assert not (project / "ci").exists()
+    assert [*workspace.iterdir()] == []
+
+
+def test_a_folder_outside_the_workspace_is_neither_created_nor_behind_a_link(tmp_path: Path, opener: Opener) -> None:
+    folders, real = WorkspaceFolders(tmp_path, opener=opener), tmp_path.resolve() / "real"
+    with pytest.raises(Conflict, match=f"`{real}` does not exist: create it"), folders.open(str(real)):
+        pass
+    real.mkdir()
+    (real / "inner").mkdir()
+    link = real.with_name("link")
+    link.symlink_to(real)
+    for name in (str(link), f"{link}/inner"):
+        expected = str(Path(name).resolve())
+        message = f"symbolic link: list and name its real path `{expected}`"
+        with pytest.raises(Conflict, match=message), folders.open(name):
+            pass
+    assert not (tmp_path / "files").exists()

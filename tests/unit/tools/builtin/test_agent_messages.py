@@ -65,7 +65,7 @@ def subscribe(*tasks: Run) -> tuple[FakeSubagents, TypedResumableTool[TaskSubscr
     return subagents, task_subscribe(subagents)
 
 
-def limited(**limits: int) -> Run:
+def limited(**limits: Any) -> Run:
     return replace(a_run(), limits=Limits(**limits))
 
 

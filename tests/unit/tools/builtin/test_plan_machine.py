@@ -14,13 +14,14 @@ from holdfast.domain.agent_task import agent_tasks
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.events.custom import PlanChanged
+from holdfast.domain.ids import RunId
 from holdfast.domain.plan import Boundary, Plan, PlanPriority, PlanStatus, Subtask
 from tests.support.calls import HERE
 from tests.unit.tools.builtin.plan_tools import Planner
 
 IDS: Final = st.integers(1, 5)
 TEXTS: Final = st.sampled_from(["read", "write", " think ", " "])
-SEEN: Final = {"planned": "pending", "blocked": "pending"}
+SEEN: Final = {"planned": "pending", "blocked": "pending", "cancelled": "completed"}
 
 
 class PlanTools(RuleBasedStateMachine):
@@ -56,6 +57,8 @@ class PlanTools(RuleBasedStateMachine):
                 priority=priority,
                 subtasks=[Subtask(title=one) for one in subtasks],
                 position=position,
+                run_id=RunId("run_1"),
+                agent_type="writer",
             ),
         )
 

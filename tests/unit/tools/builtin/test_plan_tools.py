@@ -20,6 +20,7 @@ from holdfast.tools.tool import ToolResult
 from tests.support.calls import HERE
 from tests.unit.tools.builtin.plan_tools import Planner
 
+OF_RUN: Final[dict[str, Json]] = {"run_id": "run_1", "agent_type": "writer"}
 LATER: Final = Boundary(message_sequence_num=9, content_sequence_num=0)
 DONE: Final = SubtaskStatus.DONE
 
@@ -48,6 +49,7 @@ async def test_creating_a_task_returns_only_its_id_and_status() -> None:
         priority=PlanPriority.URGENT,
         plan={"steps": [1]},
         subtasks=(Subtask(title="first"), Subtask(title="second")),
+        **OF_RUN,
     )
     assert outcome == ToolResult(
         content={"task_id": 1, "status": "pending"},
@@ -107,10 +109,10 @@ async def test_a_blocked_task_reads_as_pending() -> None:
     assert (planner.plan.items[0].status, planner.plan.items[0].reason) == (PlanStatus.BLOCKED, "no key")
 
 
-async def test_cancelling_returns_the_status_cancelled() -> None:
+async def test_cancelling_returns_a_status_of_agent_tasks() -> None:
     planner = await planned()
     outcome = await planner.call("cancel", task_id=1, reason="not wanted")
-    assert outcome.content == {"task_id": 1, "status": "cancelled"}
+    assert outcome.content == {"task_id": 1, "status": "completed"}
     assert (await planner.call("start", task_id=1)).content.startswith("CONFLICT: task 1 is cancelled")
 
 
@@ -119,7 +121,7 @@ async def test_an_update_changes_only_the_given_fields() -> None:
     outcome = await planner.call("update", task_id=1, title="write", description=None, position=0)
     assert outcome.content == {"task_id": 1, "status": "pending"}
     (item,) = planner.plan.items
-    assert item == PlanItem(task_id=1, position=0, title="write", priority=PlanPriority.LOW, plan="slowly")
+    assert item == PlanItem(task_id=1, position=0, title="write", priority=PlanPriority.LOW, plan="slowly", **OF_RUN)
 
 
 async def test_a_subtask_with_the_same_title_keeps_its_status() -> None:

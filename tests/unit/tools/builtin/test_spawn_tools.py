@@ -58,7 +58,7 @@ def the_child(mode: Mode = Mode.CHAT, priority: Priority = Priority.NORMAL) -> N
         parent_run_id=RunId("run_1"),
         priority=priority,
         limits=LIMITS,
-        values=values_for_child(a_call().agent, {}),
+        values=values_for_child(a_call().agent, {}, folder="files"),
         created_by="ada",
     )
 

@@ -41,7 +41,7 @@ def test_only_commands_of_a_shell_in_another_folder_are_changed() -> None:
         ("echo x >ci/run", PermissionAction.ASK, PermissionAction.ASK),
         ("rm x", PermissionAction.DENY, PermissionAction.DENY),
         ("ls", PermissionAction.ALLOW, PermissionAction.ALLOW),
-        ("cat <<EOF\nx\nEOF\n", PermissionAction.ALLOW, PermissionAction.ALLOW),
+        ("cat <<EOF\nx\nEOF\n", PermissionAction.ASK, PermissionAction.ASK),
     ],
 )
 def test_a_path_rule_considers_the_folder_of_the_shell(

@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
-from holdfast.tools.files.patterns import LineSearch, compile_glob, compile_regex
+from holdfast.domain.linear_regex import LinearRegex
+from holdfast.tools.files.patterns import LineSearch, compile_glob
 
 
 @pytest.mark.parametrize(
@@ -61,12 +62,12 @@ def test_an_invalid_glob_is_refused(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", ["(", "a{1001}", r"(?=a)", r"(a)\1", "*", "[", "a{1000}{1000}"])
 def test_an_invalid_regular_expression_is_refused_with_the_reason(pattern: str) -> None:
     with pytest.raises(Invalid, match="is not a valid regular expression") as caught:
-        compile_regex(pattern)
+        LinearRegex(pattern)
     assert "RE2" in caught.value.message
 
 
 def test_an_exponential_expression_runs_in_linear_time() -> None:
-    assert compile_regex("(a+)+$|(a|a)*b|(.*.*.*)*x").search("a" * 50_000 + "c") is None
+    assert LinearRegex("(a+)+$|(a|a)*b|(.*.*.*)*x").search("a" * 50_000 + "c") is None
 
 
 @given(
@@ -78,7 +79,7 @@ def test_an_exponential_expression_runs_in_linear_time() -> None:
 )
 def test_the_search_in_the_whole_text_misses_no_line(pattern: str, text: str, ignore_case: bool) -> None:
     search = LineSearch(pattern, ignore_case=ignore_case, context=0)
-    line = compile_regex(pattern, ignore_case=ignore_case)
+    line = LinearRegex(pattern, ignore_case=ignore_case)
     lines = text.split("\n")
     expected = [index for index, each in enumerate(lines) if line.search(each) is not None]
     if not lines[-1] and len(lines) - 1 in expected:

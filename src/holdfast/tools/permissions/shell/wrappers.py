@@ -1,236 +1,370 @@
-"""Programs that run other programs (`env`, `xargs`, `sudo`, `find -exec` …): what they run is checked as well."""
+"""Programs that run the command in their own words (`env`, `xargs`, `sudo`, `find -exec`, `bash -c` …), as a table.
+
+A wrapper is read by its full option grammar, because the grammar decides which of its words is the program. What the
+table does not know is unclear.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
-from holdfast.tools.permissions.shell.script import ShellWords
-from holdfast.tools.permissions.shell.words import is_safe_variable
+from holdfast.tools.permissions.shell.options import OptionGrammar, word_set
+from holdfast.tools.permissions.shell.run_options import has_option_table, option_that_runs
+from holdfast.tools.permissions.shell.script import FileAccess, Redirection, ShellWords
 
 
 class NestedCommands(msgspec.Struct, frozen=True, kw_only=True):
-    """The commands that a program runs, as far as its arguments show them."""
+    """What a command runs besides itself, as far as its words show it."""
 
     commands: tuple[ShellWords, ...] = ()
     code: str | None = None
-    """Shell code, to be parsed in turn."""
+    """Shell code, to be read in turn."""
+    redirections: tuple[Redirection, ...] = ()
+    changes_folder: bool = False
     transparent: bool = False
     opaque: bool = False
+    unknown: bool = False
+    """The program is in no table."""
     unclear: str | None = None
+    """Why no rule can allow it."""
+    may_run: ShellWords = ()
+    """Words of which any could be the program that runs, or code."""
 
 
-class _WrapperOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The command line of a program that runs the command after its own options."""
+class _Wrapper(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that runs the command after its options and `skip` operands."""
 
-    flags: str = ""
-    """Short options without a value."""
-    valued: str = ""
-    """Short options with a value."""
-    long: frozenset[str] = frozenset()
-    """Long options without a value, or with one after `=`."""
+    options: OptionGrammar
     skip: int = 0
-    """Words before the command."""
     transparent: bool = True
     appends: bool = False
     """It adds words to the command."""
+    may_be_alone: bool = False
+    """Without a command it does nothing but print, or open files."""
 
 
-_WRAPPERS: Final[Mapping[str, _WrapperOptions]] = {
-    "nohup": _WrapperOptions(),
-    "setsid": _WrapperOptions(flags="cfw", long=frozenset({"--ctty", "--fork", "--wait"})),
-    "command": _WrapperOptions(flags="p"),
-    "builtin": _WrapperOptions(),
-    "exec": _WrapperOptions(flags="cl", valued="a"),
-    "time": _WrapperOptions(flags="pvaq", valued="fo", long=frozenset({"--verbose", "--portability"})),
-    "nice": _WrapperOptions(flags="0123456789", valued="n", long=frozenset({"--adjustment"})),
-    "ionice": _WrapperOptions(flags="t", valued="cn"),
-    "timeout": _WrapperOptions(
-        flags="v",
-        valued="ks",
-        long=frozenset({"--preserve-status", "--foreground", "--verbose", "--kill-after", "--signal"}),
+_WRAPPERS: Final[Mapping[str, _Wrapper]] = {
+    "nohup": _Wrapper(options=OptionGrammar()),
+    "setsid": _Wrapper(options=OptionGrammar(flags="cfwVh", long="ctty fork wait")),
+    "builtin": _Wrapper(options=OptionGrammar()),
+    "exec": _Wrapper(options=OptionGrammar(flags="l", valued="a"), may_be_alone=True),
+    # The keyword of bash has one option; those of the program of this name mean something else to it.
+    "time": _Wrapper(options=OptionGrammar(flags="p"), may_be_alone=True),
+    "nice": _Wrapper(options=OptionGrammar(flags="0123456789", valued="n", long="adjustment="), may_be_alone=True),
+    "ionice": _Wrapper(
+        options=OptionGrammar(flags="thV", valued="cn", long="class= classdata= ignore"),
+    ),
+    "timeout": _Wrapper(
+        options=OptionGrammar(flags="fpv", valued="ks", long="preserve-status foreground kill-after= signal= verbose"),
         skip=1,
     ),
-    "stdbuf": _WrapperOptions(valued="ioe", long=frozenset({"--input", "--output", "--error"})),
-    "xargs": _WrapperOptions(
-        flags="0rtxo",
-        valued="nLPIdsEa",
-        long=frozenset({"--null", "--no-run-if-empty", "--verbose", "--max-args", "--max-procs", "--delimiter"}),
-        appends=True,
+    "stdbuf": _Wrapper(options=OptionGrammar(valued="ioe", long="input= output= error=")),
+    "sudo": _Wrapper(
+        options=OptionGrammar(
+            flags="AbBEHnPSkN",
+            valued="ugpCTrtUh",
+            long="askpass background bell close-from= preserve-env=? group= set-home host= non-interactive "
+            "preserve-groups prompt= role= stdin type= command-timeout= other-user= user=",
+        ),
+        transparent=False,
     ),
-    "sudo": _WrapperOptions(flags="AbEHnPSk", valued="ugpCrtTUhRD", transparent=False),
-    "doas": _WrapperOptions(flags="n", valued="u", transparent=False),
-    "busybox": _WrapperOptions(transparent=False),
-    "toybox": _WrapperOptions(transparent=False),
+    "doas": _Wrapper(options=OptionGrammar(flags="n", valued="u"), transparent=False),
+    "busybox": _Wrapper(options=OptionGrammar(), transparent=False),
+    "toybox": _Wrapper(options=OptionGrammar(), transparent=False),
 }
-_SHELL_NAMES: Final = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "rbash", "mksh"})
-_SHELL_CHANGING_BUILTINS: Final = frozenset(
-    {
-        "alias", "mapfile", "readarray", "let", "enable", "hash", "bind", "complete", "compgen", "compopt", "fc",
-        "history", "shopt", "coproc",
-    }
-)  # fmt: skip
-_OPAQUE_PROGRAMS: Final = re.compile(
-    r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|wish|expect|awk|gawk|mawk|nawk|osascript|pwsh"
-    r"|fish|csh|tcsh|guile|scheme|racket|ghci|R|Rscript|julia|jshell|groovy|erl|elixir|iex|sqlite3|psql|mysql|gdb|lldb"
-    r"|make|gmake|ninja|just|rake|ssh|scp|sftp|rsh|su|runuser|chroot|unshare|nsenter|setpriv|script|scriptreplay|watch"
-    r"|entr|parallel|flock|strace|ltrace|at|batch|crontab|systemd-run|tmux|screen|dtach|docker|podman|kubectl|vi|vim"
-    r"|view|nvim|emacs|ed|ex|nano|less|more|man|ld\.so|ld-linux.*|source|\.|m4|dc|socat|nc|ncat)[0-9.]*"
+_XARGS_OPTIONS: Final = OptionGrammar(
+    flags="0ortxp",
+    valued="adEILnPs",
+    optional="eil",
+    long="null arg-file= delimiter= eof=? replace=? max-lines=? max-args= max-procs= max-chars= interactive open-tty "
+    "no-run-if-empty verbose exit show-limits",
 )
-_OPTIONS_THAT_RUN: Final[Mapping[str, re.Pattern[str]]] = {
-    "git": re.compile(r"-c.*|--config-env.*|--exec-path=.*|--(upload|receive)-pack.*|--open-files.*|-O.*|--exec.*|-x"),
-    "tar": re.compile(
-        r"--(checkpoint-action|to-command|use-compress-program|info-script|new-volume-script|rsh).*|-.*[IF].*"
-    ),
-    "rsync": re.compile(r"-e.*|--rsh.*|--rsync-path.*"),
-    "sort": re.compile(r"--compress-program.*"),
-    "zip": re.compile(r"-TT.*|--unzip-command.*"),
-    "sed": re.compile(r".*([0-9/;{}\s]|^)e(\s.*|$)|.*/[gimp0-9]*e[gimp0-9]*([;\s}].*|$)|-f.*|--file.*", re.DOTALL),
-    "gcc": re.compile(r"-wrapper.*"),
-    "curl": re.compile(r"-K.*|--config.*"),
-    "split": re.compile(r"--filter.*"),
-    "rg": re.compile(r"--pre.*|--hostname-bin.*"),
-}
-"""Options of otherwise harmless programs that name another program to run."""
-_FIND_EXEC_OPTIONS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-_HARMLESS_BUILTINS: Final = frozenset(
-    {
-        "cd", "pushd", "popd", "true", "false", ":", "echo", "test", "[", "pwd", "exit", "return", "break", "continue",
-        "shift", "set", "printf", "read", "wait",
-    }
-)  # fmt: skip
-"""Shell builtins that change nothing by themselves."""
+_ENV_OPTIONS: Final = OptionGrammar(
+    flags="i0v",
+    valued="uCS",
+    long="ignore-environment null unset= chdir= split-string= block-signal=? default-signal=? ignore-signal=? "
+    "list-signal-handling debug argv0=",
+)
+_SHELL_NAMES: Final = frozenset({"bash", "sh", "dash"})
+"""Shells that read the small grammar alike."""
+_SHELL_OPTIONS: Final = OptionGrammar(flags="ceux")
+_RUNNERS: Final = word_set(
+    "ash bash-static chronic coreutils direnv guix ifne lckdo mispipe mise msgexec msgfilter nix-shell pee zrun "
+    "asdf pyenv rbenv nodenv lxc-attach lxc machinectl aws-vault chamber doppler dotenv "
+    "runcon ssh-agent dbus-launch systemd-inhibit systemd-nspawn systemd-cat scriptlive login sulogin vipw vigr "
+    "capsh catchsegv chpst choom chroot chrt cpulimit csh cgexec dbus-run-session dtach eatmydata "
+    "entr expect fakeroot faketime firejail fish flatpak flock gosu hyperfine i386 ksh ld.so linux32 linux64 "
+    "ltrace mksh newgrp newuidmap nsenter numactl parallel perf pkexec proot proxychains proxychains4 prlimit pwsh "
+    "rbash rlwrap run-parts runuser s6-setuidgid screen script scriptreplay setarch setpriv setuidgid sg softlimit "
+    "sshpass start-stop-daemon strace su systemd-run taskset tcsh tini tmux torify torsocks tsp unbuffer unshare "
+    "uclampset valgrind watch x86_64 xterm xvfb-run zsh bwrap at batch dumb-init gdb lldb gdbserver kstart "
+    "aria2c bsdtar ld tcpdump yt-dlp youtube-dl "
+    "aa-exec abduco agetty annotate-output apptainer autossh bear buildah ccache check_by_ssh csvtool distcc dosbox "
+    "elvish es fakechroot grc heaptrack icecc kitty konsole libtool logsave lxc-execute memusage multitime nodemon nq "
+    "nu openvt osh pdsh pexec pidstat posh pssh rc rlogin rr runc crun sash sccache scan-build schedtool scrot sem "
+    "service setlock singularity sotruss startx tmate trickle uftrace urxvt watchexec watchman wine with-contenv "
+    "xdotool xinit xonsh yash ysh zellij"
+)
+"""Programs that run the command in their words, or any code in them, and whose options are not in a table."""
+_STATE_BUILTINS: Final = word_set(
+    "alias unalias bind compgen complete compopt coproc declare enable export fc getopts hash history jobs let local "
+    "mapfile read readarray readonly shopt typeset unset wait"
+)
+"""Shell builtins that change what later commands mean, or evaluate their words as code."""
+_OPAQUE_PROGRAMS: Final = re.compile(
+    r"(source|\.|ld-linux.*|python|pypy|ipython|perl|ruby|irb|node|nodejs|deno|bun|php|lua|luajit|tclsh|wish"
+    r"|awk|gawk|mawk|nawk|osascript|guile|scheme|racket|ghc|ghci|runghc|R|Rscript|julia|jshell|groovy|scala|kotlin|java"
+    r"|erl|elixir|iex|clojure|ocaml|swift|tcc|go|dotnet|sqlite|sqlite3|psql|mysql|mariadb|mongo|mongosh|redis-cli|duckdb"
+    r"|octave|maxima|gnuplot|gs|latex|pdflatex|xelatex|lualatex|tex|pdftex"
+    r"|make|gmake|cmake|ctest|meson|bazel|scons|ninja|just|rake|task|tox|nox|pytest|mvn|gradle|ant|sbt|cargo|npm|npx"
+    r"|yarn|pnpm|bunx|uv|uvx|pip|pipx|poetry|hatch|pdm|pre-commit|gem|bundle|composer|conda|mamba|rpm|dpkg|apt|apt-get"
+    r"|aptitude|dnf|yum|apk|brew|ssh|scp|sftp|rsh|mosh|crontab|docker|podman|nerdctl|kubectl|helm|terraform|ansible.*"
+    r"|vagrant|vi|vim|vimdiff|view|nvim|vim\..*|rvim|rview|gvim|pico|editor|pager|sensible-.*|run-mailcap|see|compose|edit|lesspipe|zless|zmore"
+    r"|perldoc|pydoc|prove|cpan|original-awk|emacs|emacsclient|ed|ex|nano|micro|joe|less|more|most|man|info|mail|mailx|mutt"
+    r"|ftp|lftp|telnet|m4|dc|socat|nc|ncat|netcat|fzf|tig|xdg-open|open|ip|ldd|git-.*|scalar|gitk|svn|hg|bzr|gh|glab|rclone|restic|borg|pipenv|rye|nix|nmap|openssl|gpg|gpg2|rpmbuild|logrotate"
+    r"|abcl|bb|bmake|bpftrace|bpython|bundler|byebug|cabal|clisp|clj|cowsay|cowthink|crystal|csi|debugfs|dune|ecl|exiftool"
+    r"|fab|facter|fennel|foreman|gcl|gimp|ginsh|gosh|grunt|gsi|gulp|gunicorn|honcho|hy|invoke|janet|jest|jjs|jrunscript"
+    r"|jupyter|knife|latexmk|lein|luatex|mc|mocha|ncdu|newlisp|nextflow|nim|opam|openvpn|pdb|phpdbg|picolisp|pry|psftp"
+    r"|ptpython|puppet|py\.test|qemu-.*|ranger|rdmd|rustup|sbcl|slsh|smbclient|snakemake|stack|supervisord|tdbtool|top"
+    r"|htop|ts-node|tshark|tsx|uvicorn|virsh|waf|xetex|zathura|zig"
+    r"|rustc|rustdoc|javac|protoc|pandoc|magick|convert|w3m|lynx|elinks|journalctl|systemctl|ssh-keygen|ssh-add|ssh-copy-id)"
+    r"[0-9.]*"
+)
+"""Programs that may run anything: a script, code in another language, or what their files say."""
+_PLAIN_PROGRAMS: Final = word_set(
+    "[ arch b2sum base32 base64 basename basenc cat chcon chgrp chmod chown cksum comm cp csplit cut date dd df dir "
+    "dircolors dirname du expand expr factor fmt fold groups head hostid hostname id join kill link ln logname ls "
+    "md5sum mkdir mkfifo mknod mktemp mv nl nproc numfmt od paste pathchk pinky pr printenv ptx readlink realpath rm "
+    "rmdir seq sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep stat stty sum sync tac tail tee touch "
+    "tr truncate tsort tty uname unexpand uniq unlink uptime users vdir wc who whoami yes "
+    "bunzip2 bzcat bzip2 cal cmp col colrm column diff egrep fgrep file free getent grep gunzip gzip hexdump "
+    "iconv jq locale look lsblk lscpu lsof lz4 nslookup dig host ping pgrep pidof pkill ps rev strings tree type "
+    "ulimit umask unxz unzip unzstd vmstat whatis whereis which xxd xz xzcat yq zcat zgrep zstd zstdcat "
+    "times dirs help return break continue shift"
+)
+"""Programs and builtins that run no others: their words are names of files, patterns and text."""
+_HARMLESS_BUILTINS: Final = frozenset({"cd", "pushd", "popd", "true", "false", ":", "echo", "pwd", "exit"})
+_SAFE_SET_OPTIONS: Final = re.compile(r"[-+][eux]*o?|pipefail|errexit|nounset|xtrace")
 
 
 def nested_commands(words: ShellWords) -> NestedCommands:
     """Return what a command runs besides itself."""
-    name, arguments = (words[0] or "").rpartition("/")[2], words[1:]
-    if name in _SHELL_CHANGING_BUILTINS:
-        return NestedCommands(unclear=f"`{name}` changes what commands mean")
+    program = words[0] or ""
+    name, arguments = program.rpartition("/")[2], words[1:]
+    found = _nested_commands(name, arguments)
+    if "/" not in program:
+        return found
+    # A file of the same name is something else than the builtin or the program in `PATH`.
+    return msgspec.structs.replace(found, transparent=False, opaque=True)
+
+
+def _nested_commands(name: str, arguments: ShellWords) -> NestedCommands:
+    if name in _READERS:
+        return _READERS[name](name, arguments)
     if name in _WRAPPERS:
-        return _wrapped_command(name, arguments, _WRAPPERS[name])
-    if name == "env":
-        return _env(arguments)
+        return _wrapped_command(name, arguments)
     if name in _SHELL_NAMES:
         return _shell(name, arguments)
-    if name in ("eval", "trap"):
-        return _eval_or_trap(name, arguments[1:] if arguments and arguments[0] == "--" else arguments)
-    if name == "find":
-        return _find(arguments)
-    if name in _OPTIONS_THAT_RUN and any(word is None or _OPTIONS_THAT_RUN[name].fullmatch(word) for word in arguments):
-        return NestedCommands(unclear=f"an option of `{name}` may run another program")
-    if name == "test" and "-v" in arguments:
-        return NestedCommands(unclear="`test -v` may run code")
-    opaque = words[0] is None or "/" in words[0] or _OPAQUE_PROGRAMS.fullmatch(words[0]) is not None
-    return NestedCommands(transparent=name in _HARMLESS_BUILTINS, opaque=opaque)
+    if name in _STATE_BUILTINS:
+        return NestedCommands(unclear=f"`{name}`, which can change what commands mean", may_run=arguments)
+    if name in _RUNNERS:
+        return NestedCommands(unclear=f"`{name}`, which runs other programs", may_run=arguments)
+    if (option := option_that_runs(name, arguments)) is not None:
+        # The words of git are often its own commands.
+        may_run = [word for word in arguments if word and (name != "git" or " " in word or "=" in word)]
+        return NestedCommands(unclear=option, may_run=tuple(may_run))
+    if name in ("cd", "pushd", "popd"):
+        return NestedCommands(transparent=True, changes_folder=True)
+    return NestedCommands(
+        transparent=name in _HARMLESS_BUILTINS,
+        opaque=_OPAQUE_PROGRAMS.fullmatch(name) is not None or not name,
+        unknown=not (name in _HARMLESS_BUILTINS or name in _PLAIN_PROGRAMS or has_option_table(name)),
+    )
 
 
-def _wrapped_command(name: str, words: ShellWords, wrapper: _WrapperOptions) -> NestedCommands:
-    if name == "command" and words and words[0] in ("-v", "-V"):
-        return NestedCommands(transparent=True)
-    start = _options_end(words, wrapper)
-    if start is None:
-        return NestedCommands(unclear=f"it is not clear what `{name}` runs")
-    command = words[start + wrapper.skip :]
+def _unclear_command(name: str, words: ShellWords) -> NestedCommands:
+    return NestedCommands(unclear=f"`{name}` with words that are not in its table", may_run=words)
+
+
+def _wrapped_command(name: str, words: ShellWords) -> NestedCommands:
+    wrapper = _WRAPPERS[name]
+    reading = wrapper.options.read(words)
+    if reading is None or None in reading.operands[: wrapper.skip + 1]:
+        return _unclear_command(name, words)
+    command = reading.operands[wrapper.skip :]
     if not command:
-        return NestedCommands(transparent=name in ("exec", "time", "xargs"))
-    if wrapper.appends:
-        command = (*_replace_placeholders(command, words[:start]), None)
+        alone = wrapper.may_be_alone or reading.has("--help", "--version")
+        return NestedCommands(transparent=True) if alone else _unclear_command(name, words)
+    if "=" in (command[0] or ""):
+        return NestedCommands(unclear=f"`{name}` with a variable", may_run=words)
     return NestedCommands(commands=(command,), transparent=wrapper.transparent)
 
 
-def _replace_placeholders(command: ShellWords, options: ShellWords) -> ShellWords:
-    """Return a command with null for each word that contains the placeholder of `xargs -I placeholder`."""
-    words = [word or "" for word in options]
-    marks = [(word[2:] or after) for word, after in zip(words, [*words[1:], ""], strict=False) if word[:2] == "-I"]
-    return tuple(None if word is None or any(mark in word for mark in marks) else word for word in command)
+def _command(name: str, words: ShellWords) -> NestedCommands:
+    reading = OptionGrammar(flags="pvV").read(words)
+    if reading is None or None in reading.operands[:1]:
+        return _unclear_command(name, words)
+    if reading.has("-v", "-V") or not reading.operands:
+        return NestedCommands(transparent=True)
+    return NestedCommands(commands=(reading.operands,), transparent=True)
 
 
-def _options_end(words: ShellWords, wrapper: _WrapperOptions) -> int | None:
-    """Return the index of the first word after the options, or null if an option is unknown."""
-    index = 0
-    while index < len(words):
-        word = words[index]
-        if word is None:
-            return None
-        if word == "--":
-            return index + 1
-        if not word.startswith("-") or word == "-":
-            return index
-        if word.startswith("--"):
-            if word.partition("=")[0] not in wrapper.long:
-                return None
-            index += 1
-            continue
-        letters = word[1:].lstrip(wrapper.flags) if wrapper.flags else word[1:]
-        if letters and letters[0] not in wrapper.valued:
-            return None
-        index += 2 if len(letters) == 1 else 1
-    return index
+def _env(name: str, words: ShellWords) -> NestedCommands:
+    reading = _ENV_OPTIONS.read(words)
+    if reading is None or reading.has("-S", "--split-string"):
+        return _unclear_command(name, words)
+    command = reading.operands[1:] if reading.operands[:1] == ("-",) else reading.operands
+    if not command:
+        return NestedCommands(transparent=True)
+    if (
+        reading.has("-i", "--ignore-environment")
+        or command != reading.operands
+        or "PATH" in reading.values("-u", "--unset")
+    ):
+        return NestedCommands(unclear="`env` without `PATH`", may_run=words)
+    if command[0] is None or "=" in command[0]:
+        return NestedCommands(unclear="`env` with a variable", may_run=words)
+    changes_folder = reading.has("-C", "--chdir")
+    return NestedCommands(commands=(command,), transparent=True, changes_folder=changes_folder)
 
 
-def _env(words: ShellWords) -> NestedCommands:
-    start = _options_end(
-        words, _WrapperOptions(flags="i0v", valued="uC", long=frozenset({"--ignore-environment", "--unset"}))
-    )
-    if start is None:
-        return NestedCommands(unclear="it is not clear what `env` runs")
-    while start < len(words) and "=" in (word := words[start] or ""):
-        name = word.partition("=")[0]
-        if not is_safe_variable(name):
-            return NestedCommands(unclear=f"`{name}` changes what programs do")
-        start += 1
-    return NestedCommands(commands=(words[start:],) if words[start:] else (), transparent=True)
+def _xargs(name: str, words: ShellWords) -> NestedCommands:
+    reading = _XARGS_OPTIONS.read(words)
+    if reading is None or None in reading.operands[:1]:
+        return _unclear_command(name, words)
+    if not reading.operands:
+        return NestedCommands(transparent=True)  # it runs `echo`
+    marks = [mark or "{}" for mark in reading.values("-I", "-i", "--replace")]
+    marked = tuple(word for word in reading.operands if word is not None and any(mark in word for mark in marks))
+    command = tuple(None if word in marked else word for word in reading.operands)
+    return NestedCommands(commands=((*command, None),), transparent=True, may_run=marked)
 
 
 def _shell(name: str, words: ShellWords) -> NestedCommands:
-    unclear = NestedCommands(unclear=f"it is not clear what `{name}` runs")
-    index, has_code = 0, False
-    while index < len(words):
-        word = words[index]
-        if word is None:
-            return unclear
-        if not re.fullmatch(r"[-+][ceuxlfnvp]+|--", word):
-            break
-        has_code = has_code or (word[0] == "-" and "c" in word[1:])
-        index += 1
-    if index < len(words) and (words[index] or "").startswith(("-", "+")):
-        return unclear
-    if not has_code:
+    reading = _SHELL_OPTIONS.read(words)
+    if reading is None or None in reading.operands[:1]:
+        return _unclear_command(name, words)
+    if not reading.has("-c"):
         return NestedCommands(opaque=True)  # it runs a script file or its standard input
-    code = words[index] if index < len(words) else None
-    return unclear if code is None else NestedCommands(code=code, transparent=True)
+    if not reading.operands or reading.operands[0] == "-" or (reading.operands[0] or "").startswith("+"):
+        return _unclear_command(name, words)  # these are options, too
+    return NestedCommands(code=reading.operands[0], transparent=True)
 
 
 def _eval_or_trap(name: str, words: ShellWords) -> NestedCommands:
+    words = words[1:] if words[:1] == ("--",) else words
     if name == "trap":
         if not words or words[0] in ("-", "", "-l", "-p"):
             return NestedCommands(transparent=True)
         words = words[:1]  # the signals follow
     code = [word for word in words if word is not None]
-    if len(code) < len(words):
-        return NestedCommands(unclear=f"`{name}` runs code that is only known at run time")
-    return NestedCommands(code=" ".join(code), transparent=True)
+    if len(code) < len(words) or (code and code[0].startswith("-")):
+        return _unclear_command(name, words)
+    return NestedCommands(code=" ".join(code), transparent=True) if code else NestedCommands(transparent=True)
 
 
-def _find(words: ShellWords) -> NestedCommands:
+_FIND_FLAGS: Final = word_set(
+    "-H -L -P -O0 -O1 -O2 -O3 -a -and -d -daystart -delete -depth -empty -executable -false -follow "
+    "-ignore_readdir_race -ls -mount -nogroup -noignore_readdir_race -noleaf -not -nouser -nowarn -o -or -print "
+    "-print0 -prune -quit -readable -true -warn -writable -xdev --help --version -help -version ( ) ! ,"
+)
+_FIND_VALUED: Final = re.compile(
+    r"-(amin|anewer|atime|cmin|cnewer|context|ctime|D|fstype|gid|group|i?lname|i?name|inum|i?path|i?regex|i?wholename"
+    r"|links|maxdepth|mindepth|mmin|mtime|newer([aBcm][aBcmt])?|perm|printf|regextype|samefile|size|type|uid|used|user"
+    r"|xtype)"
+)
+_FIND_FILES: Final = {"-fprint": 1, "-fprint0": 1, "-fls": 1, "-fprintf": 2}
+"""Actions that write to the file in their first value, with the number of their values."""
+_FIND_COMMANDS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+
+
+def _find(name: str, words: ShellWords) -> NestedCommands:
     """Return the commands of `find -exec`, with null for words that contain `{}`."""
     commands: list[ShellWords] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
+    written: list[Redirection] = []
+    marked: list[str | None] = []
+    changes_folder, index = False, 0
+    while index < len(words):
+        word = words[index]
+        index += 1
         if word is None:
-            return NestedCommands(unclear="an option of `find` is only known at run time")
-        if word in _FIND_EXEC_OPTIONS:
-            command: list[str | None] = []
-            while rest and rest[0] not in (";", "+"):
-                part = rest.pop(0)
-                command.append(None if part is None or "{}" in part else part)
-            commands.append(tuple(command) or (None,))
-    return NestedCommands(commands=tuple(commands))
+            return NestedCommands(unclear="`find` with a word that is only known at run time", may_run=words)
+        if word in _FIND_COMMANDS:
+            end = _find_command_end(words, index)
+            if end is None:
+                return _unclear_command(name, words)
+            changes_folder = changes_folder or word.endswith("dir")
+            marked += [part for part in words[index:end] if "{}" in (part or "")]
+            commands.append(tuple(None if "{}" in (part or "") else part for part in words[index:end]))
+            index = end + 1
+        elif word in _FIND_FILES:
+            path = words[index] if index < len(words) else None
+            written.append(Redirection(path=path, access=FileAccess.WRITE))
+            index += _FIND_FILES[word]
+        elif _FIND_VALUED.fullmatch(word):
+            if index < len(words) and words[index] is None:
+                return NestedCommands(unclear="`find` with a word that is only known at run time", may_run=words)
+            index += 1
+        elif word.startswith("-") and word not in _FIND_FLAGS:
+            return _unclear_command(name, words)
+    return NestedCommands(
+        commands=tuple(commands),
+        redirections=tuple(written),
+        may_run=tuple(marked),
+        changes_folder=changes_folder,
+    )
+
+
+def _find_command_end(words: ShellWords, start: int) -> int | None:
+    """Return the index of the `;`, or of the `+` after `{}`, that ends the command of an `-exec`."""
+    for index in range(start, len(words)):
+        if index > start and (words[index] == ";" or (words[index] == "+" and words[index - 1] == "{}")):
+            return index
+        if words[index] is None:
+            return None
+    return None
+
+
+def _test(name: str, words: ShellWords) -> NestedCommands:
+    if any(word is None or word in ("-v", "-R") for word in words):
+        return NestedCommands(unclear=f"`{name}` with a word that may be evaluated as code", may_run=words)
+    return NestedCommands(transparent=True)
+
+
+_PRINTF_ASSIGNMENT: Final = re.compile(r"%[^A-Za-z%]*[hjlLtz]*n")
+
+
+def _printf(name: str, words: ShellWords) -> NestedCommands:
+    """Return nothing for a `printf` that only prints: `-v` and `%n` assign variables."""
+    format_words = words[1:2] if words[:1] == ("--",) else words[:1]
+    for word in format_words:
+        if word is None or word.startswith("-") or _PRINTF_ASSIGNMENT.search(word.replace("%%", "")):
+            return NestedCommands(unclear="`printf` with something other than a format", may_run=words)
+    return NestedCommands(transparent=True)
+
+
+def _set(name: str, words: ShellWords) -> NestedCommands:
+    if not words or any(word is None or _SAFE_SET_OPTIONS.fullmatch(word) is None for word in words):
+        return NestedCommands(unclear="`set` with options that can change what commands mean")
+    return NestedCommands(transparent=True)
+
+
+_READERS: Final[Mapping[str, Callable[[str, ShellWords], NestedCommands]]] = {
+    "command": _command,
+    "env": _env,
+    "xargs": _xargs,
+    "eval": _eval_or_trap,
+    "trap": _eval_or_trap,
+    "find": _find,
+    "test": _test,
+    "[": _test,
+    "printf": _printf,
+    "set": _set,
+}
 
 
 def is_transparent_wrapper(name: str) -> bool:
     """Return whether a program only runs another one, so that a rule which allows it would have no effect."""
-    return name in ("env", "eval", "trap") or (name in _WRAPPERS and _WRAPPERS[name].transparent)
+    return name in ("env", "eval", "trap", "command", "xargs") or (name in _WRAPPERS and _WRAPPERS[name].transparent)

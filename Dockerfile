@@ -1,0 +1,23 @@
+# Holdfast in a container. `compose.yaml` runs it with PostgreSQL and NATS; docs/guides/install.md says the rest.
+FROM python:3.12-slim AS build
+WORKDIR /src
+COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
+COPY console/hatch_build.py console/hatch_build.py
+COPY src src
+RUN python -m venv /opt/holdfast \
+    && /opt/holdfast/bin/pip install --no-cache-dir -c constraints.txt '.[anthropic,nats,openai,postgres]'
+
+FROM python:3.12-slim
+RUN apt-get update \
+    && apt-get install --no-install-recommends -y bubblewrap \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --create-home --uid 10001 holdfast \
+    && install -d -o holdfast -g holdfast /workspace
+COPY --from=build /opt/holdfast /opt/holdfast
+ENV PATH=/opt/holdfast/bin:$PATH PYTHONUNBUFFERED=1
+USER holdfast
+WORKDIR /workspace
+EXPOSE 5050
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:5050/ready', timeout=2)"]
+CMD ["holdfast", "serve", "--host", "0.0.0.0", "--workspace", "/workspace"]

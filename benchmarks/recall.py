@@ -1,0 +1,124 @@
+"""Recall: what it finds on the data sets, and what a search and the index cost at many passages.
+
+The floor is a product of the query with a float32 matrix of the same size in numpy, with its best 200, in this process.
+"""
+
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.databases import databases, open_benchmark_store
+from benchmarks.table import Table
+from holdfast.domain.ids import SpaceId
+from holdfast.domain.message import NewMessage, Role
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.recall import RecallQuery
+from holdfast.domain.thread import NewThread
+from holdfast.memory.static_vectors import ENGLISH_DIMS
+from tests.support.recall_data import NAMES, VARIABLE, RecallMeasure, data_folder
+
+PASSAGES: Final = int(os.environ.get("HOLDFAST_RECALL_PASSAGES", "100000"))
+"""Passages of the measure of cost; a million take about an hour to index."""
+VOCABULARY: Final = 50_000
+"""Words of the texts, whose frequency follows Zipf's law."""
+QUERIES: Final = (
+    "When does the harbour open for the ferry?",
+    "What did we decide about the invoice of the garden shop?",
+    "the colour of the new kitchen",
+    "Which train goes to the mountains on Sunday?",
+)
+_WORDS_TEXT: Final = """
+harbour ferry invoice garden shop kitchen colour train mountain Sunday meeting printer coffee window river letter doctor
+school ticket winter summer battery engine recipe bread cheese market bridge museum painter music
+"""
+_WORDS: Final = _WORDS_TEXT.split()
+_SPACE: Final = SpaceId("large")
+
+
+async def measure(backend: str, *, seconds: float) -> list[Table]:
+    """Measure quality and cost on a database."""
+    async with databases(backend) as (where, _), open_benchmark_store(where) as store:
+        tables = [await _quality(backend, RecallMeasure(store))]
+    async with databases(backend) as (where, _), open_benchmark_store(where) as store:
+        tables.append(await _cost(backend, where, RecallMeasure(store), store, seconds))
+    return tables
+
+
+async def _quality(backend: str, measure: RecallMeasure) -> Table:
+    table = Table(f"what recall finds ({backend})", ["data", "recall@5", "recall@10", "MRR"])
+    folder = data_folder()
+    if folder is None:
+        table.add(f"set {VARIABLE} to the folder with the data", "", "", "")
+        return table
+    for name in NAMES:
+        found = await measure.measure(folder, name)
+        table.add(name, found.recall_5, found.recall_10, found.mrr)
+    return table
+
+
+async def _cost(backend: str, where: str | Path, measure: RecallMeasure, store: Any, seconds: float) -> Table:
+    import numpy
+
+    await _fill(store)
+    size = _bytes(where)
+    began = time.process_time()
+    await measure.indexer.index_space(_SPACE)
+    indexing = (time.process_time() - began) / PASSAGES
+    grown = _bytes(where) - size
+    matrix = numpy.random.default_rng(1).standard_normal((PASSAGES, ENGLISH_DIMS), dtype=numpy.float32)
+    vector = matrix[0].copy()
+
+    async def floor() -> None:
+        products = matrix @ vector
+        numpy.argpartition(-products, 200)[:200]
+
+    asked = iter(range(10**9))
+
+    async def search() -> None:
+        await measure.recall.search(_SPACE, RecallQuery(text=QUERIES[next(asked) % len(QUERIES)]))
+
+    await search()  # loads the matrix
+    floor_seconds, search_seconds = await _time(floor, seconds), await _time(search, seconds)
+    table = Table(f"cost of recall at {PASSAGES:,} passages ({backend})", ["what", "value", "per floor"])
+    table.add("floor: numpy float32 product, ms CPU", floor_seconds * 1000, 1.0)
+    table.add("search, ms CPU", search_seconds * 1000, search_seconds / floor_seconds)
+    table.add("indexing a message, ms CPU of this process", indexing * 1000, "")
+    table.add("bytes a passage on disk", "-" if grown <= 0 else grown / PASSAGES, "")
+    return table
+
+
+async def _time(do: Callable[[], Awaitable[None]], seconds: float) -> float:
+    """Return the median CPU seconds of a call."""
+    taken: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(taken) < 5:
+        began = time.process_time()
+        await do()
+        taken.append(time.process_time() - began)
+    return median(taken)
+
+
+async def _fill(store: Any) -> None:
+    """Store messages of about 200 characters, 1,000 to a thread."""
+    await store.spaces.create(_SPACE, name="large")
+    state = 7
+    for at in range(0, PASSAGES, 1_000):
+        thread = await store.threads.create(_SPACE, NewThread())
+        messages = []
+        for number in range(at, min(at + 1_000, PASSAGES)):
+            words = []
+            for _ in range(18):  # of about 35 words of such a text, half are stop words
+                state = (state * 1_103_515_245 + 12_345) & 0x7FFFFFFF
+                rank = int(VOCABULARY ** (state / 0x7FFFFFFF))
+                words += [_WORDS[rank % len(_WORDS)] if rank % 100 == 99 else f"term{rank}", "of"]
+            role = Role.USER if number % 2 else Role.ASSISTANT
+            messages.append(NewMessage(role=role, content=" ".join(words)))
+        await store.runs.create(_SPACE, NewRun(thread=thread.id, base=None, messages=messages))
+
+
+def _bytes(where: str | Path) -> int:
+    """Return the size of a SQLite database; 0 for a server's."""
+    return where.stat().st_size if isinstance(where, Path) else 0

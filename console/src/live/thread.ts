@@ -1,0 +1,292 @@
+/**
+ * One open thread: subscribe, then read history. Runs under way replay from their first event, ended ones come from
+ * history, so nothing lies between.
+ */
+import { batch, type Signal, signal } from "@preact/signals";
+import { ApiError, get, url } from "../api/client";
+import {
+  type Artifact,
+  ENDED,
+  type Message,
+  type Page,
+  type Run,
+  type Step,
+  type Task,
+  type ThreadDetail,
+} from "../api/types";
+import { chainOf, tipOf } from "../log/branches";
+import { FACT_TYPES, type LogEvent } from "../log/events";
+import { apply, applyFact } from "../log/reduce";
+import { newLog, type RunLog } from "../log/run_log";
+import { questions, refreshQuestions } from "./questions";
+import { type EventFrame, live } from "./socket";
+import { oncePerPaint, throttled } from "./throttle";
+
+const RUNS = 200;
+const MESSAGES = 50;
+const MAX_FACT_PAGES = 25;
+
+export class ThreadView {
+  readonly thread = signal<ThreadDetail | null>(null);
+  readonly error = signal<ApiError | null>(null);
+  readonly runs = signal<Run[]>([]);
+  readonly messages = signal<Message[]>([]);
+  readonly steps = signal<ReadonlyMap<string, Step[]>>(new Map());
+  readonly tasks = signal<Task[] | null>(null);
+  readonly artifacts = signal<Artifact[]>([]);
+  readonly loaded = signal(false);
+  readonly olderCursor = signal<string | null>(null);
+  /** Grows with every change of a log that is more than a longer text. */
+  readonly version = signal(0);
+  readonly logs = new Map<string, RunLog>();
+  /** Number of older messages that were put before the others: the list keeps its place by it. */
+  readonly prepended = signal(0);
+  readonly behind = signal(0);
+
+  private readonly texts = new Map<string, Signal<number>>();
+  private readonly queue: EventFrame[] = [];
+  private cursor: string | null = null;
+  private closed = false;
+  private tip: string | null = null;
+  private stop: () => void = () => {};
+  private readonly facts = new Set<string>();
+
+  constructor(
+    readonly id: string,
+    /** The run of the address: its branch is shown. */
+    readonly start: string | null,
+  ) {}
+
+  open(): () => void {
+    this.stop = live.subscribe({
+      target: { session_id: this.id },
+      position: () => this.cursor,
+      onSubscribed: (position) => {
+        this.cursor ??= String(position);
+        void this.read();
+      },
+      onEvent: (frame) => {
+        this.queue.push(frame);
+        this.behind.value = this.queue.length > 200 ? this.queue.length : 0;
+        this.flushSoon();
+      },
+      onError: (code, message) => {
+        if (code === "BAD_CURSOR") this.reset();
+        else this.error.value ??= new ApiError(code, message, code.endsWith("NOT_FOUND") ? 404 : 400);
+      },
+    });
+    return () => {
+      this.closed = true;
+      this.stop();
+    };
+  }
+
+  /** The signal of a text that grows: the one component that shows it reads it. */
+  text(id: string): Signal<number> {
+    let found = this.texts.get(id);
+    if (!found) {
+      found = signal(0);
+      this.texts.set(id, found);
+    }
+    return found;
+  }
+
+  get chain(): Run[] {
+    return chainOf(this.runs.value, this.tipId);
+  }
+
+  get tipId(): string | null {
+    return tipOf(this.runs.value, this.start);
+  }
+
+  get current(): Run | null {
+    return this.runs.value.find((run) => run.id === this.tipId) ?? null;
+  }
+
+  /** When the newest run began to wait for a person, if it does. */
+  get askedAt(): number | undefined {
+    const run = this.current;
+    if (run?.status !== "waiting" || run.status_reason !== "person") return undefined;
+    const own = questions.value?.filter((each) => each.run_id === run.id || each.root_run_id === run.id) ?? [];
+    return own[0] ? Date.parse(own[0].created_at) : undefined;
+  }
+
+  async read(): Promise<void> {
+    try {
+      const [thread, runs] = await Promise.all([
+        get<ThreadDetail>(`/api/threads/${this.id}`),
+        get<Page<Run>>(url(`/api/threads/${this.id}/runs`, { limit: RUNS })),
+      ]);
+      if (this.closed) return;
+      batch(() => {
+        this.thread.value = thread;
+        this.runs.value = runs.items;
+      });
+      await this.readMessages();
+      batch(() => {
+        this.loaded.value = true;
+        this.error.value = null;
+      });
+      await Promise.all([this.readDetails(), this.readFacts()]);
+    } catch (error) {
+      if (error instanceof ApiError && !this.closed) this.error.value = error;
+    }
+  }
+
+  readonly refresh = throttled(() => (this.closed ? Promise.resolve() : this.read()), 700);
+
+  /** Read the newest page of the branch; older pages that are shown stay. */
+  private async readMessages(): Promise<void> {
+    const tip = this.tipId;
+    if (tip === null) return;
+    const page = await get<Page<Message>>(url(`/api/threads/${this.id}/messages`, { run_id: tip, limit: MESSAGES }));
+    const first = page.items.find((message) => message.sequence !== null)?.sequence ?? null;
+    const last = this.messages.value.at(-1)?.sequence ?? -1;
+    const joins = this.tip === tip || this.chain.some((run) => run.id === this.tip);
+    const older =
+      joins && first !== null && first <= last + 1
+        ? this.messages.value.filter((message) => message.sequence !== null && message.sequence < first)
+        : [];
+    this.tip = tip;
+    batch(() => {
+      this.messages.value = [...older, ...page.items];
+      if (older.length === 0) this.olderCursor.value = page.next_cursor;
+    });
+  }
+
+  private reading = false;
+
+  async readOlder(): Promise<void> {
+    const cursor = this.olderCursor.value;
+    if (this.reading || cursor === null || this.tip === null) return;
+    this.reading = true;
+    try {
+      const page = await get<Page<Message>>(
+        url(`/api/threads/${this.id}/messages`, { run_id: this.tip, limit: 100, cursor }),
+      );
+      if (this.closed || this.olderCursor.value !== cursor) return;
+      batch(() => {
+        this.prepended.value += 1;
+        this.messages.value = [...page.items, ...this.messages.value];
+        this.olderCursor.value = page.next_cursor;
+      });
+      void this.readFacts();
+    } finally {
+      this.reading = false;
+    }
+  }
+
+  /** The steps of the newest run with their times and costs, the plan, and the artifacts. */
+  private async readDetails(): Promise<void> {
+    const run = this.current;
+    if (run === null) return;
+    const [steps, tasks, artifacts] = await Promise.all([
+      this.readSteps(run.id),
+      get<{ items: Task[] }>(url(`/api/threads/${this.id}/tasks`, { run_id: run.id })).catch(() => null),
+      get<Page<Artifact>>(url(`/api/threads/${this.id}/artifacts`, { limit: 50 })).catch(() => null),
+    ]);
+    if (this.closed) return;
+    batch(() => {
+      this.steps.value = new Map(this.steps.value).set(run.id, steps);
+      if (tasks) this.tasks.value = tasks.items;
+      if (artifacts) this.artifacts.value = artifacts.items;
+    });
+  }
+
+  private async readSteps(run: string): Promise<Step[]> {
+    const steps: Step[] = [];
+    let cursor: string | null = null;
+    for (let page = 0; page < MAX_FACT_PAGES; page++) {
+      const read: Page<Step> = await get(url(`/api/runs/${run}/steps`, { limit: 200, cursor }));
+      steps.push(...read.items);
+      cursor = read.next_cursor;
+      if (cursor === null) break;
+    }
+    return steps;
+  }
+
+  /** What the log of an ended run adds to its messages: times, recoveries, decisions, changed files. */
+  private async readFacts(): Promise<void> {
+    const shown = new Set(this.messages.value.map((message) => message.run_id));
+    for (const run of this.chain) {
+      if (!ENDED.has(run.status) || !shown.has(run.id) || this.facts.has(run.id) || this.logs.has(run.id)) continue;
+      this.facts.add(run.id);
+      const log = newLog(run.id);
+      const types = FACT_TYPES.map((type) => `type=${type}`).join("&");
+      let cursor: string | null = null;
+      for (let page = 0; page < MAX_FACT_PAGES && !this.closed; page++) {
+        const path = url(`/api/runs/${run.id}/events`, { limit: 200, cursor });
+        const read: Page<{ seq: number; data: LogEvent }> = await get(`${path}&${types}`);
+        for (const event of read.items) applyFact(log, event.data);
+        cursor = read.next_cursor;
+        if (cursor === null) break;
+      }
+      log.seq = Number.MAX_SAFE_INTEGER; // it has ended: nothing follows
+      const steps = run.id === this.tipId ? null : await this.readSteps(run.id).catch(() => null);
+      if (this.closed || this.logs.has(run.id)) return;
+      this.logs.set(run.id, log);
+      batch(() => {
+        if (steps) this.steps.value = new Map(this.steps.value).set(run.id, steps);
+        this.version.value += 1;
+      });
+    }
+  }
+
+  private readonly flushSoon = oncePerPaint(() => this.flush());
+
+  private flush(): void {
+    let [shape, settled] = [false, false];
+    const grown = new Set<string>();
+    for (const frame of this.queue.splice(0)) {
+      const runId = String(frame.task_id).replace(/^task_/, "run_");
+      const data = frame.data as unknown as LogEvent;
+      const log = this.logOf(frame, runId);
+      const change = apply(log, frame.seq, data);
+      if (change.kind === "gap") {
+        this.reset();
+        return;
+      }
+      if (frame.cursor !== undefined) this.cursor = frame.cursor;
+      if (change.kind === "text") grown.add(change.id);
+      if (change.kind === "shape") shape = true;
+      settled ||= isSettlement(data) || !this.runs.value.some((run) => run.id === log.runId);
+    }
+    batch(() => {
+      this.behind.value = 0;
+      for (const id of grown) this.text(id).value += 1;
+      if (shape) this.version.value += 1;
+    });
+    if (settled) this.refresh();
+  }
+
+  private logOf(frame: EventFrame, runId: string): RunLog {
+    // A client may choose any id for a run: the first event of its log names it.
+    const data = frame.data as { type?: string; runId?: string };
+    const known = this.logs.get(String(frame.task_id)) ?? this.logs.get(runId);
+    if (known) return known;
+    const id = this.runs.value.find((run) => run.id === runId || run.id === frame.task_id)?.id ?? data.runId ?? runId;
+    const log = newLog(id);
+    this.logs.set(id, log);
+    if (id !== runId) this.logs.set(runId, log);
+    return log;
+  }
+
+  /** Begin again: the position is lost, or an event is missing. */
+  private reset(): void {
+    this.queue.length = 0;
+    this.logs.clear();
+    this.facts.clear();
+    this.cursor = null;
+    this.stop();
+    if (!this.closed) this.open();
+  }
+}
+
+/** Whether an event changes what only a read can tell: numbers of messages, costs, the status of the run. */
+function isSettlement(event: LogEvent): boolean {
+  if (event.type === "RUN_FINISHED" || event.type === "RUN_ERROR" || event.type === "RUN_STARTED") {
+    refreshQuestions();
+    return true;
+  }
+  return event.type === "CUSTOM" && event.name === "holdfast.step" && event.value.state !== "started";
+}

@@ -1,0 +1,255 @@
+/** A question: the exact call, where, which rule asks, until when, and what happens if it is lost. */
+import { useSignal } from "@preact/signals";
+import { useId } from "preact/hooks";
+import type { Interrupt } from "../api/types";
+import { type Answer, answer, sendings } from "../live/questions";
+import { words } from "../words/en";
+import { Input } from "./answer";
+import { ago, until } from "./format";
+import { useKeys } from "./keys";
+import { Ask } from "./menu";
+import { Dot } from "./status";
+import { now } from "./time";
+
+interface Props {
+  question: Interrupt;
+  agent: string;
+  /** Whether the keys a, d and e belong to this question. */
+  keyed?: boolean;
+  place?: string;
+  /** A link to the thread and its title, in the inbox. */
+  href?: string;
+  thread?: string;
+}
+
+export function Question({ question, agent, keyed, place, href, thread }: Props) {
+  const id = useId();
+  const sent = sendings.value.get(question.id);
+  const isApproval = question.kind === "approval";
+  const title = isApproval ? `May ${agent} ${verb(question)}?` : (question.message ?? `${agent} asks`);
+  const time = Math.max(now.value, Date.now());
+  return (
+    <section class="ask" aria-labelledby={id} data-question={question.id} tabIndex={-1}>
+      <h2 id={id}>
+        <Dot mark="waiting" />
+        <span>{href ? <a href={href}>{title}</a> : title}</span>
+        <span class="until">
+          <span class="desk-only">
+            asked {ago(question.created_at, time)} · open {until(question.expires_at, time)}
+          </span>
+          {place && <span class="place">{place}</span>}
+        </span>
+      </h2>
+      {isApproval && <Exactly question={question} />}
+      <Facts question={question} {...(thread && { thread })} />
+      {question.kind === "approval" && <Approval question={question} {...(keyed && { keyed })} />}
+      {question.kind === "input" && <Input question={question} />}
+      {question.kind === "client_tool" && <p class="quiet">{words.clientTool}</p>}
+      {sent && (
+        <p class={sent.state === "refused" ? "fail" : "quiet"} role="status">
+          {sent.state === "sending" ? "on its way" : sent.state === "done" ? "sent" : sent.error}
+        </p>
+      )}
+    </section>
+  );
+}
+
+function verb(question: Interrupt): string {
+  const tool = String(question.metadata.tool ?? "this tool");
+  return tool === "bash" ? "run this" : `call ${tool}`;
+}
+
+/** The call as it would run: a command as a command, anything else as its arguments. */
+function Exactly({ question }: { question: Interrupt }) {
+  const args = question.arguments as Record<string, unknown> | null;
+  const command = question.metadata.tool === "bash" ? args?.command : undefined;
+  return (
+    <pre tabIndex={0} role="region" aria-label="The exact call">
+      {typeof command === "string" ? (
+        <>
+          <span class="p">$ </span>
+          {command}
+        </>
+      ) : (
+        JSON.stringify(args, null, 2)
+      )}
+    </pre>
+  );
+}
+
+function Facts({ question, thread }: { question: Interrupt; thread?: string }) {
+  const { folder, rule, reason, asking } = question.metadata as Record<string, unknown>;
+  const effectful = question.kind === "approval";
+  return (
+    <dl class="facts">
+      {thread && (
+        <>
+          <dt>thread</dt>
+          <dd>{thread}</dd>
+        </>
+      )}
+      {typeof folder === "string" && (
+        <>
+          <dt>in</dt>
+          <dd class="mono">{folder === "." ? "the working folder" : folder}</dd>
+        </>
+      )}
+      {typeof rule === "string" && (
+        <>
+          <dt>because of</dt>
+          <dd>
+            <span class="mono">ask {rule}</span>
+            <span class="desk-only">
+              {Array.isArray(asking) && asking.length > 0 ? ` of ${asking.join(", ")}` : ""}
+            </span>
+          </dd>
+        </>
+      )}
+      {typeof reason === "string" && (
+        <>
+          <dt>reason</dt>
+          <dd>{reason}</dd>
+        </>
+      )}
+      {effectful && (
+        <>
+          <dt class="desk-only">if it is lost</dt>
+          <dd class="desk-only">{words.lostOutcome}</dd>
+          <dt class="phone-fact">open</dt>
+          <dd class="phone-fact">{until(question.expires_at, Math.max(now.value, Date.now()))}</dd>
+        </>
+      )}
+    </dl>
+  );
+}
+
+function Approval({ question, keyed }: { question: Interrupt; keyed?: boolean }) {
+  const asking = useSignal<"deny" | "edit" | "always" | null>(null);
+  const problem = useSignal("");
+  const busy =
+    sendings.value.get(question.id)?.state === "sending" || sendings.value.get(question.id)?.state === "done";
+  const send = (response: Answer): void => void answer(question, response);
+  const offers = (question.metadata.offers ?? []) as string[][];
+  const canEdit = question.arguments !== null;
+  const edit = (text: string): void => {
+    try {
+      send({ decision: "approve", arguments: JSON.parse(text) as unknown });
+    } catch (error) {
+      problem.value = `not JSON: ${error instanceof Error ? error.message : String(error)}`;
+    }
+  };
+  return (
+    <>
+      {keyed && (
+        <ApprovalKeys
+          onApprove={() => send({ decision: "approve" })}
+          onDeny={() => (asking.value = "deny")}
+          onEdit={() => (asking.value = "edit")}
+        />
+      )}
+      <div class="do">
+        <button type="button" class="first" disabled={busy} onClick={() => send({ decision: "approve" })}>
+          Approve {keyed && <kbd>A</kbd>}
+        </button>
+        <button type="button" disabled={busy} onClick={() => (asking.value = "deny")}>
+          Deny… {keyed && <kbd>D</kbd>}
+        </button>
+        {canEdit && (
+          <button type="button" class="bare" disabled={busy} onClick={() => (asking.value = "edit")}>
+            Edit {keyed && <kbd>E</kbd>}
+          </button>
+        )}
+        {offers[0] && (
+          <button type="button" class="bare end" disabled={busy} onClick={() => (asking.value = "always")}>
+            Always <span class="mono desk-only">{short(offers[0].join(", "))}</span>
+            <span class="phone-fact">…</span>
+          </button>
+        )}
+      </div>
+      {problem.value && (
+        <p class="fail" role="alert">
+          {problem.value}
+        </p>
+      )}
+      {asking.value === "deny" && (
+        <Ask
+          title="Deny this call"
+          label="Why? The agent is told."
+          action="Deny"
+          onDone={(reason) => send({ decision: "deny", ...(reason.trim() && { reason }) })}
+          onClose={() => (asking.value = null)}
+        />
+      )}
+      {asking.value === "edit" && (
+        <Ask
+          title="Approve with other arguments"
+          label="Arguments, as JSON"
+          action="Approve these"
+          multiline
+          first={JSON.stringify(question.arguments, null, 2)}
+          onDone={edit}
+          onClose={() => (asking.value = null)}
+        />
+      )}
+      {asking.value === "always" && (
+        <Always
+          offers={offers}
+          onChoose={(rules) => send({ decision: "always", rules })}
+          onClose={() => (asking.value = null)}
+        />
+      )}
+    </>
+  );
+}
+
+function ApprovalKeys(props: { onApprove: () => void; onDeny: () => void; onEdit: () => void }) {
+  useKeys({ a: props.onApprove, d: props.onDeny, e: props.onEdit });
+  return null;
+}
+
+/** The rules that "always" would write, the narrowest first. */
+function Always({
+  offers,
+  onChoose,
+  onClose,
+}: {
+  offers: string[][];
+  onChoose: (rules: string[]) => void;
+  onClose: () => void;
+}) {
+  const id = useId();
+  const open = (dialog: HTMLDialogElement | null): void => {
+    if (dialog && !dialog.open) dialog.showModal();
+  };
+  return (
+    <dialog ref={open} aria-labelledby={id} onClose={onClose}>
+      <h2 id={id}>Always allow, in this space</h2>
+      <p class="quiet">The call runs now, and the rule you choose allows calls like it from now on.</p>
+      <div class="choices">
+        {offers.map((rules) => (
+          <button
+            key={rules.join()}
+            type="button"
+            class="mono"
+            onClick={() => {
+              onChoose(rules);
+              onClose();
+            }}
+          >
+            allow {rules.join(", ")}
+          </button>
+        ))}
+      </div>
+      <div class="do">
+        <button type="button" class="bare" onClick={onClose}>
+          Cancel
+        </button>
+      </div>
+    </dialog>
+  );
+}
+
+function short(rule: string): string {
+  const inner = /^\w+\((.*)\)$/.exec(rule)?.[1] ?? rule;
+  return inner.length > 32 ? `${inner.slice(0, 31)}…` : inner;
+}

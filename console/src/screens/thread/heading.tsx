@@ -1,0 +1,118 @@
+/** The title of a thread, how its newest run stands, and what can be done with it. */
+import { useSignal } from "@preact/signals";
+import { useLocation } from "preact-iso";
+import { ApiError, patch, post } from "../../api/client";
+import { ENDED } from "../../api/types";
+import type { ThreadView } from "../../live/thread";
+import { recent } from "../../live/threads";
+import { spansOf, timesOf } from "../../log/ruler";
+import { count, duration, money } from "../../parts/format";
+import { Icon } from "../../parts/icon";
+import { useKeys } from "../../parts/keys";
+import { Ask, type Choice, Menu } from "../../parts/menu";
+import { Status } from "../../parts/status";
+import { now } from "../../parts/time";
+
+export function Heading({ view, onFork, onSide }: { view: ThreadView; onFork: () => void; onSide: () => void }) {
+  const { route } = useLocation();
+  const renaming = useSignal(false);
+  const problem = useSignal("");
+  const run = view.current;
+  const thread = view.thread.value;
+  const act = (what: () => Promise<unknown>): void => {
+    problem.value = "";
+    what()
+      .then(() => {
+        view.refresh();
+        recent.refresh();
+      })
+      .catch((error: unknown) => (problem.value = error instanceof ApiError ? error.message : String(error)));
+  };
+  const copyLink = (): void => void navigator.clipboard?.writeText(location.href);
+  const cancel = (): void => act(() => post(`/api/runs/${run?.id}/cancel`, {}));
+  const retry = (): void => act(() => post(`/api/runs/${run?.id}/retry`, {}));
+  useKeys({ f: onFork, y: copyLink, Escape: () => route("/console/threads") });
+  const isLive = run !== null && !ENDED.has(run.status);
+  const archived = thread?.status === "archived";
+  const choices: Choice[] = [
+    { label: "Plan, runs, artifacts", do: onSide },
+    { label: "Rename…", do: () => (renaming.value = true) },
+    { label: "Copy the link", do: copyLink },
+    { label: "Export as Markdown", do: () => open(`/api/threads/${view.id}/export`, "_blank", "noopener") },
+    {
+      label: archived ? "Unarchive" : "Archive",
+      do: () => act(() => post(`/api/threads/${view.id}/${archived ? "unarchive" : "archive"}`)),
+    },
+  ];
+  return (
+    <header>
+      <div class="names">
+        <a class="back phone-only" href="/console/threads" aria-label="All threads">
+          <Icon name="back" />
+        </a>
+        <h1>{thread?.title ?? (view.loaded.value ? view.id : "…")}</h1>
+        <Numbers view={view} />
+        {problem.value && (
+          <p class="fail" role="alert">
+            {problem.value}
+          </p>
+        )}
+      </div>
+      <div class="do">
+        {run?.status === "failed" || run?.status === "cancelled" ? (
+          <button type="button" onClick={retry}>
+            Retry
+          </button>
+        ) : null}
+        {isLive && (
+          <button type="button" class="bare" onClick={cancel}>
+            Cancel
+          </button>
+        )}
+        <button type="button" class="bare desk-only" title="Fork from here (F)" onClick={onFork}>
+          <Icon name="fork" />
+          Fork
+        </button>
+        <Menu label="More" choices={choices}>
+          <Icon name="more" wide />
+        </Menu>
+      </div>
+      {renaming.value && (
+        <Ask
+          title="Rename this thread"
+          label="Title"
+          action="Rename"
+          first={thread?.title ?? ""}
+          onDone={(title) => act(() => patch(`/api/threads/${view.id}`, { title: title.trim() || null }))}
+          onClose={() => (renaming.value = false)}
+        />
+      )}
+    </header>
+  );
+}
+
+function Numbers({ view }: { view: ThreadView }) {
+  const run = view.current;
+  if (!run) return <p>{view.loaded.value ? <Status run={null} /> : " "}</p>;
+  const spans = spansOf(view.steps.value.get(run.id) ?? [], [], Math.max(now.value, Date.now()), view.askedAt);
+  const { work, wait } = timesOf(spans);
+  const budget = run.limits.cost_budget_usd;
+  const tokens = (run.usage.input_tokens ?? 0) + (run.usage.output_tokens ?? 0);
+  return (
+    <p>
+      <Status run={run} />
+      <span>
+        <b>{run.agent_type}</b>
+      </span>
+      {work > 0 && (
+        <span class="desk-only">
+          {duration(work)} at work{wait > 1000 ? `, ${duration(wait)} waiting` : ""}
+        </span>
+      )}
+      <span>
+        {money(run.usage.cost_usd)} {budget != null && <span class="quiet">of {money(budget)}</span>}
+      </span>
+      <span class="desk-only">{count(tokens)} tokens</span>
+    </p>
+  );
+}

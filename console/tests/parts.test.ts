@@ -1,0 +1,152 @@
+import { expect, test } from "vitest";
+import type { Message, Run, Step } from "../src/api/types";
+import { chainOf, forkPoints, tipOf, treeOf } from "../src/log/branches";
+import { rowsOf } from "../src/log/rows";
+import { spansOf, timesOf } from "../src/log/ruler";
+import { newLog } from "../src/log/run_log";
+import { safeAddress } from "../src/parts/address";
+import { splitBlocks } from "../src/parts/blocks";
+import { ago, duration, money } from "../src/parts/format";
+
+const run = (id: string, base: string | null = null, at: number | null = null): Run =>
+  ({
+    id,
+    base_run_id: base,
+    base_sequence: at,
+    created_at: id,
+    status: "completed",
+    agent_type: "bot",
+  }) as unknown as Run;
+// The ids sort by creation: 3 and 4 continue 2, 5 forks from the message 7 of 1, 6 continues 5.
+const RUNS = [run("1"), run("2", "1"), run("3", "2"), run("5", "1", 7), run("6", "5")];
+
+test("a chain leads from the root to its tip, and a branch keeps to itself", () => {
+  expect(chainOf(RUNS, "3").map((each) => each.id)).toEqual(["1", "2", "3"]);
+  expect(chainOf(RUNS, "6").map((each) => each.id)).toEqual(["1", "5", "6"]);
+  expect([tipOf(RUNS, null), tipOf(RUNS, "1"), tipOf(RUNS, "5"), tipOf([], null)]).toEqual(["6", "3", "6", null]);
+});
+
+test("fork points are counted besides the branch that is shown", () => {
+  expect([...forkPoints(RUNS, chainOf(RUNS, "3"))]).toEqual([[7, 1]]);
+  expect([...forkPoints(RUNS, chainOf(RUNS, "6"))]).toEqual([]);
+});
+
+test("the tree draws what continues as a line, and forks below their base", () => {
+  const [first, second, third] = treeOf(RUNS);
+  expect([first?.run.id, second?.run.id, third?.run.id]).toEqual(["1", "2", "3"]);
+  expect(first?.forks.map((each) => each.run.id)).toEqual(["5", "6"]);
+});
+
+const message = (id: string, role: string, sequence: number, more: object = {}): Message =>
+  ({
+    id,
+    run_id: "1",
+    role,
+    sequence,
+    content: id,
+    tool_calls: [],
+    tool_call_id: null,
+    metadata: {},
+    created_at: "",
+    ...more,
+  }) as unknown as Message;
+
+test("rows are history, and between it what only the log has", () => {
+  const log = newLog("1");
+  const live = (id: string, more: object = {}) => ({
+    id,
+    role: "assistant",
+    text: id,
+    reasoning: "",
+    done: true,
+    abandoned: false,
+    at: 0,
+    calls: [],
+    ...more,
+  });
+  log.messages = [live("void", { abandoned: true }), live("b"), live("grows", { done: false })];
+  const history = [message("a", "user", 0), message("b", "assistant", 1), message("c", "user", 2)];
+  const rows = rowsOf({ runs: [run("1")], messages: history, logs: new Map([["1", log]]), forks: new Map([[1, 2]]) });
+  expect(rows.map((row) => ("id" in row ? row.id : row.kind))).toEqual(["void", "a", "b", "c", "grows"]);
+  expect(rows.find((row) => row.kind === "agent" && row.id === "b")).toMatchObject({
+    sequence: 1,
+    forks: 2,
+    live: null,
+  });
+});
+
+test("a tool call has its result, and an unknown outcome is one", () => {
+  const calls = [
+    { id: "x", name: "bash", arguments: { command: "ls" } },
+    { id: "y", name: "bash", arguments: {} },
+  ];
+  const history = [
+    message("a", "assistant", 1, { tool_calls: calls }),
+    message("r", "tool", 2, { tool_call_id: "x" }),
+    message("s", "tool", 3, { tool_call_id: "y", metadata: { failed: "unknown" } }),
+  ];
+  const [row] = rowsOf({ runs: [run("1")], messages: history, logs: new Map(), forks: new Map() });
+  expect(row).toMatchObject({ kind: "agent", end: 3 });
+  expect(row?.kind === "agent" && row.calls.map((each) => [each.state, each.result])).toEqual([
+    ["done", "r"],
+    ["unknown", "s"],
+  ]);
+});
+
+const step = (number: number, from: number, to: number | null, more: object = {}): Step =>
+  ({
+    number,
+    kind: "tool",
+    name: "bash",
+    started_at: new Date(from).toISOString(),
+    settled_at: to === null ? null : new Date(to).toISOString(),
+    ...more,
+  }) as unknown as Step;
+
+test("the ruler folds what took long and did nothing, and counts work and waiting apart", () => {
+  const spans = spansOf([step(1, 0, 1000, { kind: "model" }), step(2, 7_201_000, 7_202_000)], [], 8_000_000, 7_300_000);
+  expect(spans.map((span) => span.kind)).toEqual(["model", "fold", "tool", "fold", "wait"]);
+  expect(timesOf(spans)).toEqual({ work: 2000, wait: 7_200_000 + 700_000 });
+});
+
+test("blocks that are complete never change while a text grows", () => {
+  const text = "one\n\ntwo\n\n```sh\na\n\nb\n```\n\n- x\n\n  y\n- z\n\nend";
+  let done = { text: "", blocks: [] as string[] };
+  for (let at = 1; at <= text.length; at++) {
+    const before = done.blocks.slice(0, -1);
+    done = splitBlocks(text.slice(0, at), done);
+    expect(done.blocks.join("")).toBe(text.slice(0, at));
+    expect(done.blocks.slice(0, before.length)).toEqual(before);
+  }
+  expect(done).toEqual(splitBlocks(text, { text: "", blocks: [] }));
+  expect(done.blocks).toHaveLength(5);
+  expect(splitBlocks("other", done).blocks).toEqual(["other"]);
+});
+
+test("only addresses of the web and of mail are links", () => {
+  const refused = [
+    "javascript:alert(1)",
+    " JaVaScRiPt:alert(1)",
+    "data:text/html,x",
+    "vbscript:x",
+    "file:///etc/passwd",
+    "//x",
+    "x",
+    "blob:x",
+    "java\nscript:alert(1)",
+  ];
+  expect(refused.filter((each) => safeAddress(each) !== null)).toEqual([]);
+  expect(["https://a.example/?q=1", "http://a.example/", "mailto:a@b.example"].map(safeAddress)).not.toContain(null);
+});
+
+test("times and costs read well", () => {
+  expect([31, 4100, 59_000, 192_000, 7_440_000].map(duration)).toEqual([
+    "31 ms",
+    "4.1 s",
+    "59 s",
+    "3 m 12 s",
+    "2 h 4 m",
+  ]);
+  expect([0.42, 0.004, 0, null].map(money)).toEqual(["$0.42", "<$0.01", "$0.00", "unpriced"]);
+  expect([ago(0, 4000), ago(0, 90_000), ago(0, 90_000_000)]).toEqual(["now", "1 min ago", "yesterday"]);
+});

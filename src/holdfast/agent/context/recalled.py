@@ -1,0 +1,356 @@
+"""Recall into the prompt: once per user message, within a token budget.
+
+    standing instructions of people        always, trusted
+    MEMORY.md of the space and the agent   their first lines        ┐
+    known: memories                        in order of time         │ fenced as untrusted
+    said before: excerpts by thread        in order of time         ┘
+
+What was recalled is a value of the run: it stays the same for every model call until the next user message, so that
+providers can cache the prompt, and a worker that takes over sends the same. Text that a tainted run wrote is left out:
+an agent that searches for it finds it, and is tainted then.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.agent.run_context import RunContext, mark_tainted
+from holdfast.domain.agent import MemorySettings, RecallScope
+from holdfast.domain.content import Json, plain_text
+from holdfast.domain.context import InjectedItem, InjectionKind, RecalledMemory
+from holdfast.domain.errors import NotFound
+from holdfast.domain.ids import MemoryId, MessageId
+from holdfast.domain.instant import Instant
+from holdfast.domain.memory import (
+    Memory,
+    MemoryOrigin,
+    MemorySource,
+    MemoryStatus,
+    MemoryType,
+    MessageNode,
+    NewMemory,
+    memory_digest,
+)
+from holdfast.domain.memory_file import MEMORY_FILE, memory_path
+from holdfast.domain.message import Message, Role
+from holdfast.domain.recall import MAX_QUERY_CHARS, RecallHit, RecallKind, RecallQuery, RecallResult
+from holdfast.domain.run import Mode
+from holdfast.domain.untrusted import untrusted_source
+from holdfast.memory.dates import find_dates, find_occurrence
+from holdfast.memory.rules import StatementKind, find_entities, find_statements
+from holdfast.ports.model import TokenCounter
+from holdfast.tools.builtin.memory import taint_of
+
+RECALL_VALUE: Final = "recall"
+MAX_RECALL_HITS: Final = 30
+"""Hits that are considered for a prompt."""
+MIN_CONFIDENCE: Final = 0.15
+MIN_COSINE: Final = 0.35
+"""A hit is recalled if the query is covered by more than the first, or the meaning is nearer than the second."""
+MAX_FILE_LINES: Final = 200
+MAX_FILE_SHARE: Final = 0.25
+"""Share of the budget that one memory file may take."""
+MAX_EXCERPT_CHARS: Final = 1_000
+NO_MEMORY: Final = RecalledMemory()
+
+_RULE_MODES: Final = frozenset({Mode.CHAT, Mode.TASK})
+_MEMORY_TYPES: Final = {
+    StatementKind.STANDING: MemoryType.PROCEDURAL,
+    StatementKind.PREFERENCE: MemoryType.SEMANTIC,
+    StatementKind.EVENT: MemoryType.EPISODE,
+}
+
+
+def recalled_memory(values: Mapping[str, Json]) -> RecalledMemory:
+    """Return what was recalled for the run."""
+    value = values.get(RECALL_VALUE)
+    return NO_MEMORY if value is None else msgspec.convert(value, RecalledMemory)
+
+
+async def refresh_memory(ctx: RunContext) -> None:
+    """Recall for the latest user message, unless that was done, and keep what rules find in it."""
+    settings, before = ctx.agent.memory, recalled_memory(ctx.values)
+    message = _latest_user_message(ctx)
+    if settings is None or message is None or message.id == before.message_id:
+        return
+    ctx.writer.draft.memories += await _statements(ctx, message)
+    after = RecalledMemory(message_id=message.id, undistilled=before.undistilled)
+    if settings.recall:
+        after = await _Recollection(ctx, settings, message).collect(after)
+    ctx.set_values({RECALL_VALUE: msgspec.to_builtins(after)})
+
+
+def _latest_user_message(ctx: RunContext) -> Message | None:
+    conversation = ctx.conversation
+    of_user = (message for message in reversed(conversation.messages) if message.role is Role.USER)
+    return next(of_user, conversation.goal)
+
+
+async def _statements(ctx: RunContext, message: Message) -> list[NewMemory]:
+    """Return what rules find in a person's message, to propose it; the words are that person's own."""
+    run = ctx.run
+    if run.parent_run_id is not None or run.mode not in _RULE_MODES or untrusted_source(message) is not None:
+        return []
+    kept = []
+    for number, found in enumerate(find_statements(plain_text(message.content), at=message.created_at)):
+        if await ctx.memory.equal(ctx.lease, found.text):
+            continue
+        occurred_from, occurred_until = None, None
+        if found.kind is StatementKind.EVENT:
+            occurred_from, occurred_until = find_occurrence(found.text, at=message.created_at)
+        source = MemorySource(message_id=message.id, thread_id=message.thread_id, start=found.start, end=found.end)
+        kept.append(
+            NewMemory(
+                key=f"rule.{message.thread_id}.{message.id}.{number}",
+                type=_MEMORY_TYPES[found.kind],
+                text=found.text,
+                category=str(found.kind),
+                standing=found.kind is StatementKind.STANDING,
+                occurred_from=occurred_from,
+                occurred_until=occurred_until,
+                origin=MemoryOrigin.PERSON,
+                author=message.created_by,
+                agent=ctx.agent.name,
+                thread_id=message.thread_id,
+                run_id=message.run_id,
+                sources=[source],
+                entities=find_entities(found.text),
+                proposed=True,
+            )
+        )
+    return kept
+
+
+class _Line(NamedTuple):
+    """A line of the prompt, and what it shows."""
+
+    text: str
+    item: InjectedItem
+    heading: str = ""
+
+
+class _Recollection:
+    """Collects what fits into the budget of one user message."""
+
+    def __init__(self, ctx: RunContext, settings: MemorySettings, message: Message) -> None:
+        self._ctx = ctx
+        self._settings = settings
+        self._message = message
+        self._budget = _Budget(ctx.tokens, settings.tokens)
+        self._notice: str | None = None
+
+    async def collect(self, after: RecalledMemory) -> RecalledMemory:
+        """Return the recalled text of each part, with what it consists of."""
+        standing = await self._ctx.memory.standing(self._ctx.lease)
+        people = self._standing_lines([each for each in standing if each.origin is MemoryOrigin.PERSON])
+        files = await self._file_lines()
+        others = [each for each in standing if each.origin is not MemoryOrigin.PERSON]
+        known, said = await self._found(others)
+        blocks = [
+            *(line.text for line in files),
+            _block("Known:", known),
+            _block("Said before:", said),
+        ]
+        return replace(
+            after,
+            standing="\n".join(line.text for line in people),
+            recalled="\n\n".join(block for block in blocks if block),
+            items=[line.item for line in (*people, *files, *known, *said)],
+            notice=self._notice,
+        )
+
+    def _standing_lines(self, memories: Sequence[Memory]) -> list[_Line]:
+        """Return the newest instructions that fit, oldest first."""
+        lines = []
+        for memory in memories:
+            author = memory.author or "a person"
+            unconfirmed = " · not confirmed yet" if memory.status is MemoryStatus.PROPOSED else ""
+            text = f"- {_one_line(memory.text)} ({memory.id} · {_when(memory)} · {author}{unconfirmed})"
+            if (tokens := self._budget.take(text)) is not None:
+                lines.append(_Line(text, _memory_item(memory, InjectionKind.STANDING, tokens)))
+        return lines[::-1]
+
+    async def _file_lines(self) -> list[_Line]:
+        scopes, agent = self._settings.scopes, self._ctx.agent.name
+        owners = [None] * (RecallScope.SPACE in scopes) + [agent] * (RecallScope.AGENT in scopes)
+        lines = []
+        for owner in owners:
+            path = memory_path(MEMORY_FILE, agent=owner)
+            try:
+                file = await self._ctx.memory.file(self._ctx.lease, path)
+            except NotFound:
+                continue
+            text = self._budget.cut(file.text.splitlines()[:MAX_FILE_LINES], share=MAX_FILE_SHARE)
+            if text and (tokens := self._budget.take(text)) is not None:
+                shown = f"{path}:\n{text}"
+                lines.append(_Line(shown, InjectedItem(kind=InjectionKind.FILE, id=path, tokens=tokens)))
+        return lines
+
+    async def _found(self, standing: Sequence[Memory]) -> tuple[list[_Line], list[_Line]]:
+        """Return the memories and the excerpts that the search found and that fit, each in order of time."""
+        result = await self._search()
+        hits = [hit for hit in result.hits if _above_floor(hit, result)]
+        memories = await self._memories(hits)
+        messages = await self._messages(hits)
+        chosen: dict[str, _Line] = {}
+        for each in standing:
+            self._add(chosen, each.text, _memory_line(each), _memory_item(each, InjectionKind.STANDING, 0))
+        for hit in hits:
+            if hit.kind is RecallKind.MEMORY and (memory := memories.get(MemoryId(hit.id))) is not None:
+                item = _memory_item(memory, InjectionKind.MEMORY, 0)
+                self._add(chosen, memory.text, _memory_line(memory), _scored(item, hit))
+            elif hit.kind is RecallKind.MESSAGE and (node := messages.get(MessageId(hit.id))) is not None:
+                item = InjectedItem(kind=InjectionKind.MESSAGE, id=node.id, at=node.at, thread_id=node.thread_id)
+                self._add(chosen, hit.text, _message_line(node, hit.text), _scored(item, hit), heading=node.thread_id)
+        lines = sorted(chosen.values(), key=lambda line: line.item.at or "")
+        known = [line for line in lines if not line.heading]
+        shown = {line.item.id for line in known}
+        mark_tainted(self._ctx, taint_of(memory for memory in [*memories.values(), *standing] if memory.id in shown))
+        said = [line for line in lines if line.heading]
+        threads = list(dict.fromkeys(line.heading for line in said))
+        return known, sorted(said, key=lambda line: threads.index(line.heading))
+
+    def _add(self, chosen: dict[str, _Line], text: str, shown: str, item: InjectedItem, *, heading: str = "") -> None:
+        """Add a line that fits; a text that is there already is counted."""
+        digest = memory_digest(text)
+        if (same := chosen.get(digest)) is not None:
+            chosen[digest] = same._replace(item=replace(same.item, count=same.item.count + 1))
+        elif (tokens := self._budget.take(shown)) is not None:
+            chosen[digest] = _Line(shown, replace(item, tokens=tokens), heading)
+
+    async def _search(self) -> RecallResult:
+        query = _query_text(plain_text(self._message.content))
+        if not query:
+            return RecallResult(hits=[])
+        only_thread = set(self._settings.scopes) == {RecallScope.THREAD}
+        result = await self._ctx.memory.recall(
+            self._ctx.lease,
+            RecallQuery(
+                text=query,
+                kinds=frozenset({RecallKind.MESSAGE, RecallKind.MEMORY}),
+                limit=MAX_RECALL_HITS,
+                author=self._message.created_by,
+                thread=self._ctx.lease.thread_id if only_thread else None,
+            ),
+        )
+        self._notice = result.notice
+        return result
+
+    async def _memories(self, hits: Sequence[RecallHit]) -> dict[MemoryId, Memory]:
+        ids = [MemoryId(hit.id) for hit in hits if hit.kind is RecallKind.MEMORY]
+        found = await self._ctx.memory.memories(self._ctx.lease, ids)
+        return {memory.id: memory for memory in found if not memory.standing and self._in_scope(memory)}
+
+    async def _messages(self, hits: Sequence[RecallHit]) -> dict[MessageId, MessageNode]:
+        """Return the messages to quote: not those that the model sees anyway, nor those of tainted runs."""
+        scopes, here = self._settings.scopes, self._ctx.lease.thread_id
+        if RecallScope.SPACE not in scopes and RecallScope.THREAD not in scopes:
+            return {}
+        shown = {message.id for message in self._ctx.conversation.messages} | {self._message.id}
+        names = [
+            (hit.thread_id, MessageId(hit.id))
+            for hit in hits
+            if hit.kind is RecallKind.MESSAGE and hit.thread_id is not None
+            if RecallScope.SPACE in scopes or hit.thread_id == here
+            if hit.id not in shown or hit.thread_id != here
+        ]
+        found = await self._ctx.memory.messages(self._ctx.lease, names)
+        return {node.id: node for node in found if not node.taint}
+
+    def _in_scope(self, memory: Memory) -> bool:
+        scopes = self._settings.scopes
+        return (
+            RecallScope.SPACE in scopes
+            or (RecallScope.AGENT in scopes and memory.agent == self._ctx.agent.name)
+            or (RecallScope.THREAD in scopes and memory.thread_id == self._ctx.lease.thread_id)
+        )
+
+
+class _Budget:
+    """Tokens that are left for memory."""
+
+    def __init__(self, tokens: TokenCounter, limit: int) -> None:
+        self._tokens = tokens
+        self._limit = limit
+        self._left = limit
+
+    def take(self, text: str) -> int | None:
+        """Return the tokens of `text` if it fits, and count them; what does not fit is skipped."""
+        tokens = self._tokens.count(text)
+        if tokens > self._left:
+            return None
+        self._left -= tokens
+        return tokens
+
+    def cut(self, lines: Sequence[str], *, share: float) -> str:
+        """Return the first lines that fit into a share of the limit."""
+        room, kept = min(self._limit * share, self._left), []
+        for line in lines:
+            room -= self._tokens.count(line) + 1
+            if room < 0:
+                break
+            kept.append(line)
+        return "\n".join(kept).strip()
+
+
+def _above_floor(hit: RecallHit, result: RecallResult) -> bool:
+    cosine = hit.parts.cosine
+    return result.confidence >= MIN_CONFIDENCE or (cosine is not None and cosine >= MIN_COSINE)
+
+
+def _query_text(text: str) -> str:
+    """Return the text to search for: of a long message its beginning and its end."""
+    clean = " ".join(text.encode("utf-8", "replace").decode().replace("\x00", " ").split())
+    half = MAX_QUERY_CHARS // 2
+    return clean if len(clean) <= MAX_QUERY_CHARS else f"{clean[: half - 1]} {clean[-half:]}"
+
+
+def _memory_item(memory: Memory, kind: InjectionKind, tokens: int) -> InjectedItem:
+    return InjectedItem(kind=kind, id=memory.id, at=memory.occurred_from or memory.created_at, tokens=tokens)
+
+
+def _scored(item: InjectedItem, hit: RecallHit) -> InjectedItem:
+    return replace(item, score=round(hit.score, 4), parts=hit.parts)
+
+
+def _memory_line(memory: Memory) -> str:
+    return f"- [{memory.id} · {_when(memory)} · {memory.author or memory.origin}] {_one_line(memory.text)}"
+
+
+def _message_line(node: MessageNode, text: str) -> str:
+    speaker = node.speaker or node.role
+    superseded = f" (superseded by {', '.join(node.superseded_by)})" if node.superseded_by else ""
+    return f"- [{node.id} · {node.at[:10]} · {speaker}] {_one_line(text)}{_dates_note(text, at=node.at)}{superseded}"
+
+
+def _dates_note(text: str, *, at: Instant) -> str:
+    """Return what `yesterday` and the like meant when they were said."""
+    notes = []
+    for found in find_dates(text[:MAX_EXCERPT_CHARS], at=at)[:2]:
+        words = text[found.start : found.end]
+        last = "" if found.first == found.last else f" to {found.last}"
+        if not any(char.isdigit() for char in words) or "ago" in words or "前" in words:
+            notes.append(f"{words} = {found.first}{last}")
+    return f" ({'; '.join(notes)})" if notes else ""
+
+
+def _when(memory: Memory) -> str:
+    return (memory.occurred_from or memory.created_at)[:10]
+
+
+def _one_line(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= MAX_EXCERPT_CHARS else f"{words[: MAX_EXCERPT_CHARS - 1]}…"
+
+
+def _block(title: str, lines: Iterable[_Line]) -> str:
+    """Return the lines below a title; those of a thread stand below its id."""
+    shown, heading = [title], ""
+    for line in lines:
+        if line.heading and line.heading != heading:
+            heading = line.heading
+            shown.append(f"{heading}:")
+        shown.append(line.text)
+    return "\n".join(shown) if len(shown) > 1 else ""

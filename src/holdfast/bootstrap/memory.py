@@ -1,0 +1,71 @@
+"""Recall of a workspace: its embedder, its search, and the loop that keeps its index current."""
+
+from pathlib import Path
+from typing import Final
+
+from holdfast.engine.loops import WakeEvent, run_forever
+from holdfast.engine.watcher import Watcher
+from holdfast.memory.indexing import Analysis, Indexer, Redact
+from holdfast.memory.recall import SpaceRecall
+from holdfast.memory.static_vectors import StaticVectors, static_vectors
+from holdfast.ports.bus import WAKEUP_FALLBACK_SECONDS, WakeHint
+from holdfast.ports.memory import Embedder
+from holdfast.ports.runtime import Clock
+from holdfast.store.store import Store
+from holdfast.workspace.settings import RecallSettings
+
+MIN_INDEX_INTERVAL_SECONDS: Final = 0.5
+"""The shortest time between two rounds: what is not indexed yet is found anyway."""
+
+
+class WorkspaceRecall:
+    """Recall over the store of a workspace."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: RecallSettings,
+        *,
+        folder: Path,
+        redact: Redact,
+        clock: Clock,
+        watcher: Watcher,
+    ) -> None:
+        """Search the store with the embedder of `settings`; a relative folder in them is one of `folder`."""
+        tables = static_vectors()
+        analysis = Analysis(_embedder(settings, tables, folder), tables, redact)
+        self.search = SpaceRecall(store.recall_index, analysis, clock)
+        self._indexer = Indexer(store.recall_index, analysis)
+        self._watcher = watcher
+        self._wake = WakeEvent(min_interval=MIN_INDEX_INTERVAL_SECONDS)
+
+    async def run(self) -> None:
+        """Index what is said until cancelled; no run waits for it."""
+        with self._watcher.listen(self._on_wake):
+            await run_forever("indexing for recall", self._index_once)
+
+    def _on_wake(self, hint: WakeHint) -> None:
+        if hint.runs or hint.everything:
+            self._wake.set()
+
+    async def _index_once(self) -> None:
+        await self._wake.wait(seconds=WAKEUP_FALLBACK_SECONDS)
+        await self._indexer.run_once()
+        await self.search.evict_stale()
+
+
+def _embedder(settings: RecallSettings, tables: StaticVectors, folder: Path) -> Embedder | None:
+    """Return the embedder that the settings name; the libraries of the others are imported only for them."""
+    if settings.embedder == "off":
+        return None
+    if settings.embedder == "static":
+        return tables
+    from holdfast.models.embedders import open_embedder
+
+    return open_embedder(
+        settings.embedder,
+        url=settings.embedder_url,
+        dims=settings.embedder_dims,
+        key_variable=settings.embedder_key,
+        folder=folder,
+    )

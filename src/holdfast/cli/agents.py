@@ -1,0 +1,132 @@
+"""`holdfast agent …` and `holdfast mcp …`: the agents and MCP servers of a workspace."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from holdfast.cli.arguments import AgentArgument
+from holdfast.cli.command import command, connect, new_group, options
+from holdfast.cli.output import WorkspaceOption, print_json, print_message, strip_control_chars
+from holdfast.cli.tables import print_done, print_list, print_object
+from holdfast.domain.errors import NotFound
+
+agent: Final = new_group("List, show, create and check agents.")
+mcp: Final = new_group("List and test the MCP servers of a workspace.")
+
+
+@command(agent, "list")
+def list_agents() -> None:
+    """List the agents by name."""
+    with connect() as hf:
+        print_list(
+            hf.agents.list(),
+            [
+                ("agent", lambda agent: agent.name),
+                ("model", lambda agent: agent.models[0]),
+                ("description", lambda agent: agent.description),
+            ],
+            empty="no agents",
+        )
+
+
+@command(agent, "show")
+def show_agent(name: AgentArgument) -> None:
+    """Show an agent: its models, tools, permissions, limits and instructions."""
+    with connect() as hf:
+        found = hf.agents.get(name)
+    fields = [field for field in found.__struct_fields__ if field != "capabilities"]
+    print_object(found, [(field, getattr(found, field)) for field in fields])
+
+
+@command(agent, "new", server=False)
+def new_agent(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the agent, and of its folder.")],
+    model: Annotated[
+        str, typer.Option("--model", "-m", metavar="NAME", help="The model, `provider:name`.")
+    ] = "openai:gpt-5",
+    description: Annotated[str, typer.Option(metavar="TEXT", help="What the agent is for.")] = "",
+    workspace: WorkspaceOption = Path(),
+) -> None:
+    """Create the folder of an agent, with `AGENT.md` and `agent.json` to edit."""
+    from holdfast.workspace.folder import Workspace
+
+    folder = Workspace(workspace).create_agent(name, model=model, description=description)
+    print_done({"agent": name, "folder": str(folder)}, f"created {folder}: write its instructions into AGENT.md")
+
+
+@command(agent, server=False)
+def check(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The agent; by default all of them.")] = None,
+    workspace: WorkspaceOption = Path(),
+) -> None:
+    """Check the files of agents, without a server.
+
+    Exit codes: 0 all are valid, 1 at least one is not.
+    """
+    from holdfast.bootstrap.doctor.checks import WorkspaceDefinitions
+    from holdfast.workspace.folder import Workspace
+
+    checked = WorkspaceDefinitions(Workspace(workspace)).check_agents()
+    if name is not None:
+        if name not in checked:
+            raise NotFound(f"no agent `{name}`: there are {', '.join(checked) or 'none'}")
+        checked = {name: checked[name]}
+    print_list(
+        [{"agent": each, "valid": error is None, "error": error} for each, error in checked.items()],
+        [
+            ("agent", lambda each: each["agent"]),
+            ("", lambda each: "ok" if each["valid"] else "invalid"),
+            ("problem", lambda each: each["error"]),
+        ],
+        empty="no agents",
+    )
+    raise typer.Exit(0 if all(error is None for error in checked.values()) else 1)
+
+
+@command(mcp, "list", server=False)
+def list_servers(workspace: WorkspaceOption = Path()) -> None:
+    """List the MCP servers that the settings and the agents declare."""
+    from holdfast.bootstrap.doctor.checks import WorkspaceDefinitions
+    from holdfast.workspace.folder import Workspace
+
+    print_list(
+        WorkspaceDefinitions(Workspace(workspace)).mcp_servers(),
+        [
+            ("server", lambda each: each.name),
+            ("declared in", lambda each: each.declared_in),
+            ("command or url", lambda each: each.address),
+        ],
+        empty="no MCP servers",
+    )
+
+
+@command(mcp, server=False)
+def test(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The server; by default all of them.")] = None,
+    workspace: WorkspaceOption = Path(),
+) -> None:
+    """Start MCP servers as a run would, and show their tools, or why they do not answer, with their stderr.
+
+    Exit codes: 0 all answer, 1 at least one does not.
+    """
+    from holdfast.bootstrap.doctor.checks import WorkspaceDefinitions, diagnose_mcp_servers
+    from holdfast.bootstrap.doctor.finding import Severity
+    from holdfast.workspace.folder import Workspace
+
+    folder = Workspace(workspace)
+    definitions = WorkspaceDefinitions(folder)
+    declared = {each.name for each in definitions.mcp_servers()}
+    if name is not None and name not in declared:
+        raise NotFound(f"no MCP server `{name}`: there are {', '.join(sorted(declared)) or 'none'}")
+    findings = asyncio.run(diagnose_mcp_servers(folder, definitions.settings, definitions.agents, only=name))
+    if options().as_json:
+        print_json(findings)
+    elif not findings:
+        print_message("no MCP servers")
+    for finding in [] if options().as_json else findings:
+        typer.echo(strip_control_chars(f"{finding.verdict:<8} {finding.message}"))
+        if finding.remedy is not None:
+            typer.echo(strip_control_chars(f"{'':<8} → {finding.remedy}"))
+    raise typer.Exit(0 if all(finding.verdict is not Severity.FAILED for finding in findings) else 1)

@@ -1,0 +1,115 @@
+"""Arguments of commands: ids with completion from the server, and input from the command line or stdin."""
+
+import sys
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import msgspec
+import typer
+
+from holdfast.domain.content import Json
+from holdfast.domain.errors import HoldfastError
+
+if TYPE_CHECKING:
+    from holdfast.client.sync.client import SyncClient
+
+MAX_COMPLETIONS: Final = 50
+
+
+def _completing(
+    read: "Callable[[SyncClient], Iterable[tuple[str, str]]]",
+) -> Callable[[Any, str], list[tuple[str, str]]]:
+    """Return a completion with ids of the server; without a server there is none."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+        from holdfast.cli.connection import find_server
+        from holdfast.client.sync.client import SyncClient
+
+        named = {name: ctx.params.get(name) for name in ("url", "profile", "space")}
+        try:
+            found = find_server(**named)
+            with SyncClient(found.url, key=found.key, space=found.space, retry_seconds=0) as client:
+                ids = islice(read(client), MAX_COMPLETIONS)
+                return [(id, " ".join(text.split())[:60]) for id, text in ids if id.startswith(incomplete)]
+        except (HoldfastError, typer.BadParameter):
+            return []
+
+    return complete
+
+
+_runs = _completing(lambda hf: ((r.id, f"{r.status} {r.agent_type}") for r in hf.runs.list(limit=MAX_COMPLETIONS)))
+_threads = _completing(lambda hf: ((t.id, t.title or "") for t in hf.threads.list(limit=MAX_COMPLETIONS)))
+complete_agents = _completing(lambda hf: ((a.name, a.description) for a in hf.agents.list()))
+_artifacts = _completing(lambda hf: ((a.id, a.title) for a in hf.artifacts.list(limit=MAX_COMPLETIONS)))
+_files = _completing(lambda hf: ((f.id, f.name) for f in hf.files.list(limit=MAX_COMPLETIONS)))
+_spaces = _completing(lambda hf: ((s.id, s.name) for s in hf.spaces.list(limit=MAX_COMPLETIONS)))
+
+
+def _not_empty(value: str) -> str:
+    if not value:  # an unset shell variable
+        raise typer.BadParameter("it is empty: pass an id")
+    return value
+
+
+RunArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="RUN_ID", parser=_not_empty, autocompletion=_runs, help="The run.")
+]
+ThreadArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="THREAD_ID", parser=_not_empty, autocompletion=_threads, help="The thread.")
+]
+AgentArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="AGENT", parser=_not_empty, autocompletion=complete_agents, help="The agent.")
+]
+ArtifactArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="ARTIFACT_ID", parser=_not_empty, autocompletion=_artifacts, help="The artifact.")
+]
+FileArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="FILE_ID", parser=_not_empty, autocompletion=_files, help="The file.")
+]
+SpaceArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="SPACE_ID", parser=_not_empty, autocompletion=_spaces, help="The space.")
+]
+TaskArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="TASK_ID", parser=_not_empty, help="The task, by its id or that of its run.")
+]
+InputArgument: TypeAlias = Annotated[
+    str | None, typer.Argument(metavar="INPUT", help="The message; `-`, or nothing in a pipe, reads stdin.")
+]
+LimitOption: TypeAlias = Annotated[
+    int, typer.Option("--limit", "-n", metavar="NUMBER", min=1, max=100_000, help="The maximum number of items.")
+]
+AgentFilter: TypeAlias = Annotated[
+    str | None, typer.Option("--agent", metavar="NAME", autocompletion=complete_agents, help="Only of this agent.")
+]
+ThreadFilter: TypeAlias = Annotated[
+    str | None, typer.Option("--thread", "-t", metavar="ID", autocompletion=_threads, help="Only of this thread.")
+]
+ThreadOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--thread", "-t", metavar="ID", autocompletion=_threads, help="The thread to continue."),
+]
+ModelOption: TypeAlias = Annotated[
+    str | None, typer.Option("--model", "-m", metavar="NAME", help="The model, in place of that of the agent.")
+]
+
+
+def read_input(text: str | None) -> str:
+    """Return the input of a run: the argument, or stdin."""
+    if text is not None and text != "-":
+        given = text
+    elif text is None and sys.stdin.isatty():
+        raise typer.BadParameter("give a text, or pipe one in", param_hint="INPUT")
+    else:
+        given = sys.stdin.read()
+    if not given.strip():
+        raise typer.BadParameter("the message is empty", param_hint="INPUT")
+    return given
+
+
+def decode_json(text: str, *, option: str) -> Json:
+    """Return the JSON value of an option."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as exc:
+        raise typer.BadParameter(f"`{text}` is not JSON: {exc}", param_hint=option) from exc

@@ -1,0 +1,242 @@
+"""`holdfast logs`, `holdfast top` and the watching verbs: what happens in a space, as it happens."""
+
+import math
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from holdfast.cli.arguments import AgentFilter, LimitOption
+from holdfast.cli.command import command, connect, connect_async, options, run_until_interrupted, server_options
+from holdfast.cli.output import print_json, print_message, strip_control_chars
+from holdfast.cli.runs import run
+from holdfast.cli.tables import one_line, print_rows, short_time
+from holdfast.domain.run import Run, RunStatus
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from holdfast.client.client import Client
+    from holdfast.client.sync.client import SyncClient
+    from holdfast.control.run_details import EventView
+
+QUIET_EVENTS: Final = frozenset(
+    {
+        "TEXT_MESSAGE_START",
+        "REASONING_MESSAGE_START",
+        "REASONING_MESSAGE_CONTENT",
+        "REASONING_MESSAGE_END",
+        "REASONING_START",
+        "REASONING_END",
+    }
+)
+"""Events that `logs` leaves out: parts of messages, which it shows once they are complete, and reasoning."""
+ACTIVE: Final = (RunStatus.RUNNING, RunStatus.WAITING, RunStatus.QUEUED, RunStatus.PENDING)
+MAX_TOP_RUNS: Final = 200
+
+
+def logs(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new events until Ctrl-C.")] = False,
+    agent: AgentFilter = None,
+    limit: LimitOption = 20,
+) -> None:
+    """Show what happened in the space: the events of its newest runs, by time; `-f` goes on with what happens."""
+    work = _logs(follow=follow, agent=agent, limit=limit)
+    run_until_interrupted(work)
+
+
+async def _logs(*, follow: bool, agent: str | None, limit: int) -> None:
+    async with connect_async() as hf:
+        seen: dict[str, int] = {}
+        texts: dict[str, str] = {}
+        newest = [each async for each in hf.runs.list(agent=agent, limit=limit)]
+        past = [(event.created_at, each, event) for each in newest async for event in hf.run(each.id).events()]
+        for _, each, event in sorted(past, key=lambda entry: (entry[0], entry[2].seq)):
+            seen[each.id] = event.seq
+            _print_event(each.id, event, texts)
+        if not newest and not follow:
+            print_message("no runs")
+        if not follow:
+            return
+        async for hint in _hints(hf):
+            if agent is not None and (await hf.run(hint["run_id"]).get()).agent_type != agent:
+                continue
+            async for event in hf.run(hint["run_id"]).events(after=seen.get(hint["run_id"], 0)):
+                seen[hint["run_id"]] = event.seq
+                _print_event(hint["run_id"], event, texts)
+
+
+async def _hints(hf: "Client") -> AsyncIterator[Any]:
+    hf.retry_seconds = math.inf
+    async for hint in hf.feed():
+        yield hint
+
+
+def _print_event(run_id: str, event: "EventView", texts: dict[str, str]) -> None:
+    """Print an event on one line; `texts` collects the parts of messages and arguments until they are complete."""
+    if options().as_json:
+        print_json({"run_id": run_id, "seq": event.seq, "created_at": event.created_at, "data": event.data})
+    elif event.type in ("TEXT_MESSAGE_CONTENT", "TOOL_CALL_ARGS"):
+        key = event.data.get("messageId") or event.data.get("toolCallId")
+        texts[str(key)] = texts.get(str(key), "") + str(event.data.get("delta", ""))
+    elif event.type in ("TEXT_MESSAGE_END", "TOOL_CALL_END"):
+        key = event.data.get("messageId") or event.data.get("toolCallId")
+        typer.echo(f"{event.created_at[11:23]}  {run_id}  {event.type}  {one_line(texts.pop(str(key), ''), 160)}")
+    elif event.type not in QUIET_EVENTS:
+        fields = {name: value for name, value in event.data.items() if name not in ("type", "threadId", "runId")}
+        typer.echo(f"{event.created_at[11:23]}  {run_id}  {_event_text(event.type, fields)}")
+
+
+def _event_text(kind: str, fields: Mapping[str, Any]) -> str:
+    if kind == "CUSTOM":
+        kind, fields = str(fields.get("name", kind)), {"": fields.get("value")}
+    values = fields.get("", fields)
+    return f"{kind}  {one_line(values, 160)}" if values else kind
+
+
+@command(run)
+def watch() -> None:
+    """Print a line whenever a run of the space changes its status, until Ctrl-C."""
+    run_until_interrupted(_watch())
+
+
+async def _watch() -> None:
+    async with connect_async() as hf:
+        shown: dict[str, str] = {}
+        async for hint in _hints(hf):
+            if shown.get(hint["run_id"]) == hint["status"]:
+                continue
+            shown[hint["run_id"]] = hint["status"]
+            if options().as_json:
+                print_json(hint)
+            else:
+                found = await hf.run(hint["run_id"]).get()
+                text = one_line(found.input, 60)
+                typer.echo(f"{hint['run_id']}  {hint['status']:<9}  {found.agent_type}  {text}")
+
+
+async def watch_thread(thread_id: str) -> None:
+    """Show the newest run of a thread and those that follow, each until it has ended."""
+    from holdfast.cli.follow import JsonLinesView, RunView
+    from holdfast.cli.terminal_view import TerminalView, stdout_console
+
+    async with connect_async() as hf:
+        await hf.threads.get(thread_id)
+        done: set[str] = set()
+        while True:
+            runs = [each async for each in hf.runs.list(thread=thread_id)]
+            new = [each for each in reversed(runs) if each.id not in done]
+            if not done:  # of the past only the newest
+                done.update(each.id for each in new[:-1])
+                new = new[-1:]
+            for each in new:
+                view: RunView = JsonLinesView()
+                if not options().as_json:
+                    respond = f"holdfast run respond {each.id}{server_options()}"
+                    view = TerminalView(stdout_console(), respond_command=respond)
+                view.show_run(each)
+                stream = hf.run(each.id).stream(on_connection=view.notify, retry_seconds=math.inf)
+                async for event in stream:
+                    view.show_event(event.data)
+                done.add(each.id)
+            if not new:
+                async for hint in _hints(hf):
+                    if hint["thread_id"] == thread_id and hint["run_id"] not in done:
+                        break
+
+
+def top(
+    once: Annotated[bool, typer.Option("--once", help="Print it once, as in a pipe.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", "-i", metavar="SECONDS", min=0.2, help="Seconds between two looks.")
+    ] = 1.0,
+) -> None:
+    """Show the active runs of the space, the queue, tokens and cost, live until Ctrl-C."""
+    import sys
+
+    with connect() as hf:
+        if options().as_json:
+            print_json(_snapshot(hf))
+            return
+        if once or not sys.stdout.isatty():
+            shown = _snapshot(hf)
+            typer.echo(_title(shown))
+            print_rows([[name.upper() for name in _COLUMNS], *map(_row, shown["runs"])])
+            return
+        import time
+
+        from rich.console import Console
+        from rich.live import Live
+
+        try:
+            with Live(
+                _screen(_snapshot(hf)), console=Console(highlight=False), screen=True, auto_refresh=False
+            ) as live:
+                while True:
+                    time.sleep(interval)
+                    live.update(_screen(_snapshot(hf)), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def _snapshot(hf: "SyncClient") -> dict[str, Any]:
+    active = [each for status in ACTIVE for each in hf.runs.list(status=status, limit=MAX_TOP_RUNS)]
+    counts = {str(status): sum(each.status is status for each in active) for status in ACTIVE}
+    return {"url": hf.url, "counts": counts, "metrics": _metrics(hf), "runs": active}
+
+
+def _metrics(hf: "SyncClient") -> dict[str, float]:
+    """Return the totals of the process that the metrics report, without their labels."""
+    totals: dict[str, float] = {}
+    for line in hf.request("GET", "/metrics").decode().splitlines():
+        name, _, value = line.rpartition(" ")
+        name = name.partition("{")[0]
+        if name in _TOP_METRICS:
+            totals[name] = totals.get(name, 0.0) + float(value)
+    return totals
+
+
+_TOP_METRICS: Final = {
+    "holdfast_queue_oldest_seconds": "oldest in queue",
+    "holdfast_runs_claimed_total": "runs claimed",
+    "holdfast_model_tokens_total": "tokens",
+    "holdfast_model_cost_usd_total": "cost",
+    "holdfast_stream_clients": "streams",
+    "holdfast_event_loop_stalls_total": "stalls",
+}
+
+
+_COLUMNS: Final = ("run", "status", "agent", "started", "steps", "tokens", "cost", "input")
+
+
+def _title(shown: Mapping[str, Any]) -> str:
+    counts = "  ".join(f"{name} {number}" for name, number in shown["counts"].items())
+    totals = "  ".join(f"{_TOP_METRICS[name]} {value:g}" for name, value in shown["metrics"].items())
+    return f"{shown['url']}  {counts}\n{totals}"
+
+
+def _screen(shown: Mapping[str, Any]) -> "Table":
+    from rich.table import Table
+
+    caption = None if shown["runs"] else "idle"
+    table = Table(title=_title(shown), title_justify="left", box=None, pad_edge=False, caption=caption)
+    for name in _COLUMNS:
+        table.add_column(name.upper(), no_wrap=True)
+    for each in shown["runs"]:
+        table.add_row(*_row(each))
+    return table
+
+
+def _row(each: Run) -> list[str]:
+    cost = each.usage.cost_usd
+    cells = [
+        each.id,
+        str(each.status),
+        each.agent_type,
+        short_time(each.started_at or each.created_at)[11:],
+        str(each.iterations),
+        str(each.usage.total_tokens),
+        "" if not cost else f"${cost:.4f}",
+        one_line(each.input, 40),
+    ]
+    return [*map(strip_control_chars, cells)]

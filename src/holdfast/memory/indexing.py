@@ -1,0 +1,157 @@
+"""Indexing: sources become passages with terms, tokens and a vector, and the index takes them in small batches."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from holdfast.domain.errors import NotFound, Unavailable
+from holdfast.domain.ids import SpaceId
+from holdfast.domain.message import Role
+from holdfast.domain.recall import RecallKind
+from holdfast.memory.analyser import ANALYSER_ID, terms
+from holdfast.memory.passages import ends_only, split
+from holdfast.memory.static_vectors import StaticVectors
+from holdfast.ports.memory import Embedder
+from holdfast.ports.recall import Passage, RecallIndex, RecallSource
+
+SOURCES_PER_BATCH: Final = 16
+"""Sources of one transaction: few, so that no run waits for it."""
+REST_FACTOR: Final = 4
+"""How much longer than a batch took the indexer rests after it, so that runs keep most of the processor."""
+MAX_REST_SECONDS: Final = 0.5
+DROPPED_PER_BATCH: Final = 200
+NO_EMBEDDER: Final = "off"
+
+_log = logging.getLogger("holdfast.memory")
+
+Redact = Callable[[str], str]
+
+
+class Analysis:
+    """Turns sources into passages. What it makes of a text depends on its `id` and on the embedder."""
+
+    def __init__(self, embedder: Embedder | None, tables: StaticVectors, redact: Redact) -> None:
+        self.embedder = embedder
+        self.tables = tables
+        self._redact = redact
+
+    @property
+    def id(self) -> str:
+        """Name of the terms and tokens: an index of others is rebuilt."""
+        return f"{ANALYSER_ID}+{self.tables.vocabulary}"
+
+    def text(self, source: RecallSource) -> str:
+        """Return the text of a source as it is indexed."""
+        return self._redact(source.text)
+
+    def split(self, sources: Sequence[RecallSource]) -> list[Passage]:
+        """Return the passages of sources, without vectors."""
+        passages: list[Passage] = []
+        for source in sources:
+            text = self.text(source)
+            spans = split(text)
+            if source.role is Role.TOOL:
+                spans = ends_only(spans, text)
+            for number, (start, end) in enumerate(spans):
+                passages.append(self._passage(source, number, text, start, end))
+        return passages
+
+    def _passage(self, source: RecallSource, number: int, text: str, start: int, end: int) -> Passage:
+        import numpy
+
+        own = text[start:end]
+        named = source.kind is RecallKind.MESSAGE and source.speaker is not None
+        counts = Counter(terms(f"{source.speaker} {own}" if named else own))
+        return Passage(
+            source=source,
+            number=number,
+            start=start,
+            chars=end - start,
+            counts=counts,
+            tokens=numpy.unique(self.tables.tokens(own)).tobytes(),
+            vector=None,
+        )
+
+    async def embed(self, passages: Sequence[Passage]) -> list[Passage]:
+        """Return passages with their vectors; raises `Unavailable` if the embedder is away."""
+        from msgspec.structs import replace
+
+        from holdfast.memory.space_index import pack_vector
+
+        if self.embedder is None or not passages:
+            return list(passages)
+        texts = [self.text(each.source)[each.start : each.start + each.chars] for each in passages]
+        vectors = await self.embedder.embed(texts)
+        parts = self.embedder.parts
+        return [replace(each, vector=pack_vector(row, parts)) for each, row in zip(passages, vectors, strict=True)]
+
+
+class _EmbedderAway(Exception):
+    """The embedder cannot be reached."""
+
+
+class Indexer:
+    """Keeps the indexes of all spaces current."""
+
+    def __init__(self, index: RecallIndex, analysis: Analysis) -> None:
+        self._index = index
+        self.analysis = analysis
+        self._embedder_away = False
+
+    async def run_once(self) -> None:
+        """Index everything that is pending, resting between batches."""
+        for space in await self._index.spaces():
+            try:
+                await self.index_space(space, rest=True)
+            except (NotFound, _EmbedderAway):  # the space was deleted meanwhile, or waits for the embedder
+                continue
+        while await self._index.drop_replaced(limit=DROPPED_PER_BATCH):
+            pass
+
+    async def index_space(self, space: SpaceId, *, rest: bool = False) -> None:
+        """Index what is pending in a space, and finish its rebuild."""
+        embedder = self.analysis.embedder
+        state = await self._index.prepare(
+            space, analyser=self.analysis.id, embedder=None if embedder is None else embedder.id
+        )
+        wanted = (self.analysis.id, None if embedder is None else embedder.id)
+        while await self._index_batch(space, vectors=state.embedder == wanted[1], rest=rest):
+            pass
+        if state.building:
+            while True:
+                while await self._index_batch(space, building=True, vectors=True, rest=rest):
+                    pass
+                if await self._index.activate(space):
+                    _log.info("the recall index of space %s was rebuilt", space)
+                    return
+                if not await self._index_batch(space, vectors=False, rest=rest):
+                    return
+
+    async def _index_batch(self, space: SpaceId, *, vectors: bool, building: bool = False, rest: bool) -> bool:
+        """Index the next sources; return whether there were any."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        batch = await self._index.pending(space, limit=SOURCES_PER_BATCH, building=building)
+        if batch is None:
+            return False
+        passages = await asyncio.to_thread(self.analysis.split, batch.sources)
+        if vectors:
+            passages = await self._embed(passages)
+        await self._index.add(space, batch, passages)
+        if rest:
+            await asyncio.sleep(min(REST_FACTOR * (loop.time() - began), MAX_REST_SECONDS))
+        return True
+
+    async def _embed(self, passages: list[Passage]) -> list[Passage]:
+        """Return passages with vectors. While the embedder is away nothing is indexed: recall reads the tail."""
+        try:
+            passages = await self.analysis.embed(passages)
+        except Unavailable as exc:
+            if not self._embedder_away:
+                _log.warning("the embedder is away, indexing waits for it: %s", exc)
+            self._embedder_away = True
+            raise _EmbedderAway from exc
+        self._embedder_away = False
+        return passages

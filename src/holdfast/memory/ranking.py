@@ -1,0 +1,333 @@
+"""Ranking: how the channels of recall become one score.
+
+    score of a passage = c·B + 0.5·V + 0.4·M     then, for its message: neighbours, who said it, and memories of it
+
+- B is BM25, relative to the best of the query. `c` says how sure it is: 1.5 times the share of the query's weight that
+  the best passage covers, at most 1. With little overlap, BM25 must not outvote the vectors.
+- V is the cosine, scaled from 0 to 1 over the best 200.
+- M (MaxSim), for the best 100: each query token's best cosine with a token of the passage, weighted by its rarity.
+- A message gets a share of the scores of its neighbours in a conversation, since an answer follows its question.
+
+The weights were measured; `make bench recall` prints what they find.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy
+
+from holdfast.domain.message import Role
+from holdfast.domain.recall import BM25_B, BM25_K, RecallKind, RecallMode, RecallQuery
+from holdfast.memory.analyser import fold
+from holdfast.memory.space_index import NONE, SpaceIndex
+from holdfast.memory.static_vectors import StaticVectors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CONFIDENCE_FACTOR: Final = 1.5
+STATIC_VECTOR_WEIGHT: Final = 0.5
+ENCODER_VECTOR_WEIGHT: Final = 1.0
+TOKEN_WEIGHT: Final = 0.4
+TOKEN_COSINE_FLOOR: Final = 0.3
+VECTOR_CANDIDATES: Final = 200
+LEXICAL_CANDIDATES: Final = 200
+TOKEN_CANDIDATES: Final = 100
+NEIGHBOUR_SHARES: Final = (0.3, 0.15)
+"""Shares of the scores of the messages one and two away."""
+SPEAKER_BONUS: Final = 0.5
+SOURCE_SHARE: Final = 0.5
+"""Share of a memory's score that the messages get which it came from."""
+IMPORTANCE_WEIGHT: Final = 0.1
+
+_WORDS: Final = re.compile(r"[^\W_]+")
+_SELF: Final = frozenset(["i", "me", "my", "mine", "myself", "we", "us", "our", "ours"])
+_SELF_UNSPACED: Final = re.compile("私|わたし|僕|ぼく|俺|おれ|自分|うち")
+_ASSISTANT: Final = frozenset(["you", "your", "yours", "yourself"])
+_ASSISTANT_UNSPACED: Final = re.compile("あなた|きみ|君")
+_NO_NAMES: Final = frozenset(["user", "assistant", "agent", "key", "local", "admin", "default", "main", "the"])
+"""Parts of speaker names that are ordinary words."""
+
+
+def idf(items: int, holding: int) -> float:
+    """Return the weight of a term that `holding` of all items hold."""
+    return math.log(1 + (items - holding + 0.5) / (holding + 0.5))
+
+
+def bm25(weights: Mapping[str, float], counts: Mapping[str, int], *, length: int, average: float) -> float:
+    """Return BM25 of one passage, as the database computes it."""
+    return sum(
+        weight * counts[term] * (1 + BM25_K) / (counts[term] + BM25_K * (1 - BM25_B + BM25_B * length / average))
+        for term, weight in weights.items()
+        if term in counts
+    )
+
+
+def name_words(speaker: str) -> set[str]:
+    """Return the words by which a query may name a speaker."""
+    return {word for word in _WORDS.findall(fold(speaker)) if len(word) > 1} - _NO_NAMES
+
+
+def without_names(query: str, speakers: Sequence[str]) -> str:
+    """Return a query without the names of speakers: they would draw its vector to whatever mentions them."""
+    names = set().union(*map(name_words, speakers)) if speakers else set()
+    kept = [word for word in query.split() if not set(_WORDS.findall(fold(word).removesuffix("'s"))) & names]
+    return " ".join(kept) or query
+
+
+class Scores(msgspec.Struct, frozen=True, kw_only=True):
+    """Scores of the groups that were found, by part; each is an array over `groups`."""
+
+    groups: "NDArray[Any]"
+    passages: "NDArray[Any]"
+    """The best passage of each group, or -1 for one that only its neighbours made a hit."""
+    total: "NDArray[Any]"
+    lexical: "NDArray[Any]"
+    vector: "NDArray[Any]"
+    tokens: "NDArray[Any]"
+    neighbours: "NDArray[Any]"
+    speaker: "NDArray[Any]"
+    memory: "NDArray[Any]"
+    cosine: "NDArray[Any]"
+
+
+class Corpus:
+    """The index of a space and its tail, as one: the numbers of the tail follow those of the index."""
+
+    def __init__(self, indexed: SpaceIndex, tail: SpaceIndex | None) -> None:
+        self._parts = [indexed] if tail is None else [indexed, tail]
+        self.indexed = indexed
+        self.tail = tail
+        self.first_tail_passage = indexed.passages
+        self.first_tail_group = indexed.groups
+        self.passages = sum(part.passages for part in self._parts)
+        self.groups = sum(part.groups for part in self._parts)
+        self.speakers = [name for part in self._parts for name in part.speakers]
+        self.thread = self._column("thread")
+        self.role = self._column("role")
+        self.importance = self._column("importance")
+        self.speaker = self._column("speaker", shift=len(indexed.speakers))
+        self.previous = self._column("previous", shift=indexed.groups)
+        self.following = self._column("following", shift=indexed.groups)
+        if tail is not None:
+            self._link(tail)
+
+    def _column(self, name: str, *, shift: int = 0) -> "NDArray[Any]":
+        """Return a column of all groups; numbers of the tail are shifted."""
+        own = self.indexed.group(name)
+        if self.tail is None:
+            return own
+        more = self.tail.group(name)
+        return numpy.concatenate([own, numpy.where(more == NONE, NONE, more + shift) if shift else more])
+
+    def _link(self, tail: SpaceIndex) -> None:
+        """Link the first messages of the tail with the last ones of the index."""
+        for group in range(self.first_tail_group, self.groups):
+            if self.previous[group] == NONE and self.thread[group] != NONE:
+                before = self.indexed.last_in_thread(int(self.thread[group]))
+                if before is not None:
+                    self.previous[group] = before
+                    self.following[before] = group
+
+    def passage_groups(self) -> "NDArray[Any]":
+        """Return the group of each passage."""
+        own = self.indexed.passage("group")
+        if self.tail is None:
+            return own
+        return numpy.concatenate([own, self.tail.passage("group") + self.first_tail_group])
+
+    def cosines(self, query: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the cosine of each passage."""
+        found = [part.cosines(query) for part in self._parts]
+        return found[0] if len(found) == 1 else numpy.concatenate(found)
+
+    def tokens_of(self, passage: int) -> "NDArray[Any]":
+        """Return the tokens of a passage."""
+        if self.tail is not None and passage >= self.first_tail_passage:
+            return self.tail.tokens_of(passage - self.first_tail_passage)
+        return self.indexed.tokens_of(passage)
+
+    def token_items(self, tokens: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the number of passages that hold each token."""
+        counts: NDArray[Any] = numpy.stack([part.token_items[tokens] for part in self._parts]).sum(axis=0)
+        return counts
+
+    def source(self, group: int) -> tuple[RecallKind, int]:
+        """Return kind and key of a group's source."""
+        index, own = self._place(group)
+        return _KINDS[int(index.group("kind")[own])], int(index.group("key")[own])
+
+    def span(self, group: int, passage: int) -> tuple[int, int]:
+        """Return offset and length of a passage; for -1, of the first of its group."""
+        index, own = self._place(group)
+        at = passage - (self.first_tail_passage if index is self.tail else 0)
+        if passage == NONE:
+            at = int(numpy.searchsorted(index.passage("group"), own))
+        return int(index.passage("start")[at]), int(index.passage("chars")[at])
+
+    def find(self, kind: RecallKind, key: int) -> int | None:
+        """Return the group of a source."""
+        if self.tail is not None and (found := self.tail.find(kind, key)) is not None:
+            return found + self.first_tail_group
+        return self.indexed.find(kind, key)
+
+    def is_conversation(self, thread: int) -> bool:
+        """Return whether more than one speaks in a thread; one voice alone is a document, cut into messages."""
+        names = {part.speakers[voice] if voice != NONE else "" for part in self._parts for voice in part.voices(thread)}
+        return len(names) > 1
+
+    def _place(self, group: int) -> tuple[SpaceIndex, int]:
+        """Return the index that holds a group, and its number there."""
+        if self.tail is not None and group >= self.first_tail_group:
+            return self.tail, group - self.first_tail_group
+        return self.indexed, group
+
+
+class Ranker:
+    """Scores the passages of a corpus for one query."""
+
+    def __init__(self, corpus: Corpus, allowed: "NDArray[Any]") -> None:
+        """Rank the `allowed` groups."""
+        self._corpus = corpus
+        self._allowed = allowed
+        self._owner = corpus.passage_groups()
+        count = corpus.passages
+        self._lexical = numpy.zeros(count)
+        self._vector = numpy.zeros(count)
+        self._tokens = numpy.zeros(count)
+        self._cosine: NDArray[Any] | None = None
+
+    def add_lexical(self, scores: Sequence[tuple[int, float]], *, full: float) -> float:
+        """Add BM25 of passages, given that of a text with every term of the query; return the confidence."""
+        found = [(passage, score) for passage, score in scores if self._allowed[self._owner[passage]]]
+        if not found or full <= 0:
+            return 0.0
+        best = max(score for _, score in found)
+        confidence = min(1.0, CONFIDENCE_FACTOR * best / full)
+        for passage, score in found:
+            self._lexical[passage] = confidence * score / best
+        return confidence
+
+    def add_vectors(self, query: "NDArray[Any]", *, weight: float) -> None:
+        """Add the cosines of the best passages, scaled."""
+        cosines = self._corpus.cosines(query)
+        self._cosine = cosines
+        candidates = numpy.where(self._allowed[self._owner], cosines, -2) if not self._allowed.all() else cosines
+        best = _best(candidates, VECTOR_CANDIDATES)
+        best = best[candidates[best] > 0]
+        if len(best):
+            low, high = float(candidates[best].min()), float(candidates[best].max())
+            span = high - low
+            self._vector[best] = weight * ((candidates[best] - low) / span if span > 0 else 1.0)
+
+    def add_tokens(self, query: "NDArray[Any]", tables: StaticVectors) -> None:
+        """Add MaxSim for the passages that are best so far."""
+        wanted = numpy.unique(query)
+        found = _best(self._lexical + self._vector, TOKEN_CANDIDATES)
+        found = found[(self._lexical + self._vector)[found] > 0]
+        texts = [(passage, tokens) for passage in found if len(tokens := self._corpus.tokens_of(int(passage)))]
+        if not len(wanted) or not texts:
+            return
+        items = self._corpus.passages
+        weights = numpy.array([idf(items, int(count)) for count in self._corpus.token_items(wanted)])
+        weights *= numpy.array([int((query == token).sum()) for token in wanted])
+        every = numpy.unique(numpy.concatenate([tokens for _, tokens in texts]))
+        similar = tables.token_vectors(wanted) @ tables.token_vectors(every).T - TOKEN_COSINE_FLOOR
+        flat = numpy.searchsorted(every, numpy.concatenate([tokens for _, tokens in texts]))
+        starts = numpy.cumsum([0, *(len(tokens) for _, tokens in texts[:-1])])
+        best = numpy.maximum(numpy.maximum.reduceat(similar[:, flat], starts, axis=1), 0)
+        sums = weights @ best
+        if sums.max() > 0:
+            self._tokens[[passage for passage, _ in texts]] = TOKEN_WEIGHT * sums / sums.max()
+
+    def scores(self, query: RecallQuery, *, sources: Mapping[int, Sequence[int]]) -> Scores:
+        """Return the scores of all groups found; `sources` are the groups that memories came from."""
+        base = self._lexical + self._vector + self._tokens
+        passages = numpy.flatnonzero(base)
+        passages = passages[numpy.argsort(-base[passages], kind="stable")]
+        owners, first = numpy.unique(self._owner[passages], return_index=True)
+        best = numpy.full(self._corpus.groups, NONE, dtype=numpy.int64)
+        best[owners] = passages[first]
+        own = numpy.zeros(self._corpus.groups)
+        own[owners] = base[passages[first]]
+        memory, near = numpy.zeros_like(own), numpy.zeros_like(own)
+        if query.mode is not RecallMode.KEYWORD:  # by keyword, only what holds the words is found
+            self._add_memories(own, memory, sources)
+            self._add_neighbours(own + memory, near)
+        groups = numpy.flatnonzero(own + memory + near)
+        at = best[groups]
+
+        def part(values: "NDArray[Any]") -> "NDArray[Any]":
+            return numpy.where(at >= 0, values[at], 0.0)
+
+        speaker = self._speaker_bonus(groups, query)
+        lexical, vector, tokens = part(self._lexical), part(self._vector), part(self._tokens)
+        return Scores(
+            groups=groups,
+            passages=at,
+            total=lexical + vector + tokens + near[groups] + speaker + memory[groups],
+            lexical=lexical,
+            vector=vector,
+            tokens=tokens,
+            neighbours=near[groups],
+            speaker=speaker,
+            memory=memory[groups],
+            cosine=numpy.zeros(len(groups)) if self._cosine is None else part(self._cosine),
+        )
+
+    def found(self) -> list[int]:
+        """Return the groups that have a score so far."""
+        scored = numpy.flatnonzero(self._lexical + self._vector + self._tokens)
+        return [int(group) for group in numpy.unique(self._owner[scored])]
+
+    def _add_memories(self, own: "NDArray[Any]", parts: "NDArray[Any]", sources: Mapping[int, Sequence[int]]) -> None:
+        """Add what memories give: to themselves by importance, and to the messages that they came from."""
+        for group, messages in sources.items():
+            parts[group] += own[group] * IMPORTANCE_WEIGHT * (self._corpus.importance[group] - 0.5)
+            for message in messages:
+                if self._allowed[message]:
+                    parts[message] = max(parts[message], SOURCE_SHARE * own[group])
+
+    def _add_neighbours(self, own: "NDArray[Any]", parts: "NDArray[Any]") -> None:
+        """Add what messages get from those around them in a conversation."""
+        groups = numpy.flatnonzero(own)
+        threads, places = numpy.unique(self._corpus.thread[groups], return_inverse=True)
+        talks = numpy.array([thread != NONE and self._corpus.is_conversation(int(thread)) for thread in threads])
+        groups = groups[talks[places]] if len(groups) else groups
+        for links in (self._corpus.previous, self._corpus.following):
+            giver, at = groups, groups
+            for share in NEIGHBOUR_SHARES:
+                at = links[at]
+                giver, at = giver[at != NONE], at[at != NONE]
+                open_ = self._allowed[at]
+                numpy.add.at(parts, at[open_], share * own[giver[open_]])
+
+    def _speaker_bonus(self, groups: "NDArray[Any]", query: RecallQuery) -> "NDArray[Any]":
+        """Return the bonus of messages whose speaker the query means."""
+        folded = fold(query.text)
+        words = set(_WORDS.findall(folded))
+        named = [bool(name_words(name) & words) for name in self._corpus.speakers]
+        author = [query.author is None or name == query.author for name in self._corpus.speakers]
+        speaker, role = self._corpus.speaker[groups], self._corpus.role[groups]
+        meant = numpy.array([*named, False])[speaker]  # the last is that of nobody, whose number is -1
+        if words & _SELF or _SELF_UNSPACED.search(folded):
+            meant |= (role == _USER) & numpy.array([*author, query.author is None])[speaker]
+        if words & _ASSISTANT or _ASSISTANT_UNSPACED.search(folded):
+            meant |= role == _AGENT
+        bonus: NDArray[Any] = SPEAKER_BONUS * meant
+        return bonus
+
+
+_KINDS: Final = list(RecallKind)
+_USER: Final = list(Role).index(Role.USER)
+_AGENT: Final = list(Role).index(Role.ASSISTANT)
+
+
+def _best(values: "NDArray[Any]", count: int) -> "NDArray[Any]":
+    """Return the positions of the greatest values."""
+    if len(values) <= count:
+        return numpy.arange(len(values))
+    return numpy.argpartition(-values, count)[:count]

@@ -1,0 +1,313 @@
+"""The index of one space in memory: vectors in one byte a dimension, tokens, and who said what when.
+
+It grows by rows of the stored index. A second, small one holds the tail that is not indexed yet; both are ranked
+as one.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy
+
+from holdfast.domain.instant import Millis, millis
+from holdfast.domain.memory import MemoryStatus
+from holdfast.domain.message import Role
+from holdfast.domain.recall import RecallKind, RecallQuery
+from holdfast.ports.recall import IndexRow
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_STEP: Final = 127
+DEVIATIONS: Final = 4
+"""Standard deviations of a component of a random vector up to which it is stored; larger components are cut."""
+BLOCK_ROWS: Final = 8_192
+"""Vectors that are converted at a time: a block stays in the processor's cache."""
+NONE: Final = -1
+_KINDS: Final = {kind.value: number for number, kind in enumerate(RecallKind)}
+_ROLES: Final[dict[str | None, int]] = {None: NONE} | {role.value: number for number, role in enumerate(Role)}
+
+
+class Column:
+    """An array that grows."""
+
+    def __init__(self, dtype: str, width: int | None = None) -> None:
+        self._values = numpy.empty((64,) if width is None else (64, width), dtype=dtype)
+        self._count = 0
+
+    def extend(self, values: "Sequence[object] | NDArray[Any]") -> None:
+        """Add values at the end."""
+        needed = self._count + len(values)
+        if needed > len(self._values):
+            shape = (max(needed, len(self._values) * 3 // 2), *self._values.shape[1:])
+            grown = numpy.empty(shape, dtype=self._values.dtype)
+            grown[: self._count] = self._values[: self._count]
+            self._values = grown
+        if len(values):
+            self._values[self._count : needed] = values
+        self._count = needed
+
+    @property
+    def array(self) -> "NDArray[Any]":
+        """The values, which may be written."""
+        return self._values[: self._count]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return self._values.nbytes
+
+
+class SpaceIndex:
+    """Items of a space. A *group* is a message, memory or document with all its passages."""
+
+    def __init__(self, *, key: int, epoch: int, parts: tuple[int, ...]) -> None:
+        """Begin an empty index; `parts` are the lengths of the independent parts of a vector."""
+        self.key = key
+        self.epoch = epoch
+        self.last_seq = 0
+        self._parts = parts
+        self.passages = 0
+        self.groups = 0
+        self._passage = {
+            name: Column(dtype) for name, dtype in (("seq", "i8"), ("group", "i4"), ("start", "i4"), ("chars", "i4"))
+        }
+        self._group = {
+            name: Column(dtype)
+            for name, dtype in (
+                ("kind", "i1"),
+                ("key", "i8"),
+                ("thread", "i8"),
+                ("role", "i1"),
+                ("speaker", "i4"),
+                ("at", "i8"),
+                ("importance", "f4"),
+                ("expires", "i8"),
+                ("previous", "i4"),
+                ("following", "i4"),
+                ("replaced", "?"),
+                ("revised", "?"),
+                ("inactive", "?"),
+            )
+        }
+        self._tokens = Column("u2")
+        self._token_ends = Column("i8")
+        self.token_items = numpy.zeros(2**16, dtype=numpy.int32)
+        """Number of passages that hold each token."""
+        self._vectors = [(Column("i1", width), Column("i4")) for width in parts]
+        self.speakers: list[str] = []
+        self._speaker_numbers: dict[str, int] = {}
+        self._last_in_thread: dict[int, int] = {}
+        self._voices: dict[int, set[int]] = {}
+        self._latest: dict[tuple[int, int], int] = {}
+        """The groups of memories and documents."""
+        self._last_group: tuple[int, int, int] | None = None
+        self._by_key: tuple[NDArray[Any], NDArray[Any]] | None = None
+        """Keys of messages in order, and their groups."""
+
+    def empty(self) -> "SpaceIndex":
+        """Return an index of the same form without items."""
+        return SpaceIndex(key=self.key, epoch=self.epoch, parts=self._parts)
+
+    def passage(self, name: str) -> "NDArray[Any]":
+        """Return a column of the passages."""
+        return self._passage[name].array
+
+    def group(self, name: str) -> "NDArray[Any]":
+        """Return a column of the groups."""
+        return self._group[name].array
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, roughly."""
+        columns = [*self._passage.values(), *self._group.values(), self._tokens, self._token_ends]
+        columns += [column for pair in self._vectors for column in pair]
+        return sum(column.nbytes for column in columns) + 200 * self.groups
+
+    def extend(self, rows: Sequence[IndexRow]) -> None:
+        """Add rows in the order of their numbers; passages of one source follow one another."""
+        groups: list[int] = []
+        added: list[tuple[object, ...]] = []
+        replaced: list[int] = []
+        for row in rows:
+            name = (_KINDS[row.kind], row.source_key, row.position)
+            if name != self._last_group:
+                self._last_group = name
+                added.append(self._group_values(row, self.groups, replaced))
+                self.groups += 1
+            groups.append(self.groups - 1)
+        for number, column in enumerate(self._group.values()):
+            column.extend([values[number] for values in added])
+        self.group("replaced")[replaced] = True
+        previous = self.group("previous")
+        new = numpy.arange(self.groups - len(added), self.groups)
+        linked = new[previous[new] != NONE]
+        self.group("following")[previous[linked]] = linked
+        for revised in (key for row in rows for key in row.revises):
+            self.mark_revised(revised)
+        first = self.passages
+        self.passages += len(rows)
+        self._passage["seq"].extend([row.seq for row in rows])
+        self._passage["group"].extend(groups)
+        self._passage["start"].extend([row.start for row in rows])
+        self._passage["chars"].extend([row.chars for row in rows])
+        self._add_tokens(rows, first)
+        self._add_vectors(rows, first)
+        if rows:
+            self.last_seq = rows[-1].seq
+
+    def _group_values(self, row: IndexRow, number: int, replaced: list[int]) -> tuple[object, ...]:
+        """Return the columns of a new group."""
+        kind, speaker = _KINDS[row.kind], self._speaker(row.speaker)
+        before = NONE
+        if row.thread_key is not None:
+            before = self._last_in_thread.get(row.thread_key, NONE)
+            self._last_in_thread[row.thread_key] = number
+            self._voices.setdefault(row.thread_key, set()).add(speaker)
+        if row.kind != RecallKind.MESSAGE.value:
+            if (kind, row.source_key) in self._latest:
+                replaced.append(self._latest[kind, row.source_key])
+            self._latest[kind, row.source_key] = number
+        return (
+            kind,
+            row.source_key,
+            NONE if row.thread_key is None else row.thread_key,
+            _ROLES[row.role],
+            speaker,
+            row.at,
+            0.5 if row.importance is None else row.importance,
+            NONE if row.expires_at is None else row.expires_at,
+            before,
+            NONE,
+            False,
+            False,
+            row.status is not None and row.status != MemoryStatus.ACTIVE.value,
+        )
+
+    def _add_tokens(self, rows: Sequence[IndexRow], first: int) -> None:
+        end = int(self._token_ends.array[-1]) if first else 0
+        tokens = [numpy.frombuffer(row.tokens, dtype=numpy.uint16) for row in rows]
+        if rows:
+            self._tokens.extend(numpy.concatenate(tokens))
+            self._token_ends.extend(end + numpy.cumsum([len(each) for each in tokens]))
+        for each in tokens:
+            self.token_items[each] += 1  # the tokens of a passage are distinct
+
+    def mark_revised(self, message: int) -> None:
+        """Mark a message that a later one revises, if it is here."""
+        group = self.find(RecallKind.MESSAGE, message)
+        if group is not None:
+            self.group("revised")[group] = True
+
+    def find(self, kind: RecallKind, key: int) -> int | None:
+        """Return the group of a source."""
+        if kind is not RecallKind.MESSAGE:
+            return self._latest.get((_KINDS[kind.value], key))
+        if self._by_key is None or len(self._by_key[0]) != self.groups:
+            keys = numpy.where(self.group("kind") == _KINDS[kind.value], self.group("key"), NONE)
+            order = numpy.argsort(keys, kind="stable")
+            self._by_key = keys[order], order
+        keys, order = self._by_key
+        at = int(numpy.searchsorted(keys, key))
+        return int(order[at]) if at < len(keys) and keys[at] == key else None
+
+    def last_in_thread(self, thread: int) -> int | None:
+        """Return the last message of a thread."""
+        return self._last_in_thread.get(thread)
+
+    def voices(self, thread: int) -> set[int]:
+        """Return who speaks in a thread."""
+        return self._voices.get(thread, set())
+
+    def _speaker(self, name: str | None) -> int:
+        if name is None:
+            return NONE
+        if name not in self._speaker_numbers:
+            self._speaker_numbers[name] = len(self.speakers)
+            self.speakers.append(name)
+        return self._speaker_numbers[name]
+
+    def tokens_of(self, passage: int) -> "NDArray[Any]":
+        """Return the tokens of a passage."""
+        ends = self._token_ends.array
+        start = int(ends[passage - 1]) if passage else 0
+        return self._tokens.array[start : int(ends[passage])]
+
+    def _add_vectors(self, rows: Sequence[IndexRow], first: int) -> None:
+        known = [(first + at, row.vector) for at, row in enumerate(rows) if row.vector]
+        if not known:
+            return
+        matrix = numpy.stack([unpack_vector(vector, sum(self._parts)) for _, vector in known])
+        positions = numpy.array([at for at, _ in known], dtype=numpy.int32)
+        start = 0
+        for width, (vectors, owners) in zip(self._parts, self._vectors, strict=True):
+            part = matrix[:, start : start + width]
+            used = part.any(axis=1)
+            vectors.extend(part[used])
+            owners.extend(positions[used])
+            start += width
+
+    def cosines(self, query: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the cosine of each passage with a query vector."""
+        found = numpy.zeros(self.passages, dtype=numpy.float32)
+        start = 0
+        for width, (vectors, owners) in zip(self._parts, self._vectors, strict=True):
+            part = query[start : start + width] / quantisation(self._parts)
+            start += width
+            if not part.any():
+                continue
+            matrix, rows = vectors.array, owners.array
+            whole = len(rows) == self.passages
+            for at in range(0, len(rows), BLOCK_ROWS):
+                products = matrix[at : at + BLOCK_ROWS].astype(numpy.float32) @ part
+                if whole:
+                    found[at : at + BLOCK_ROWS] += products
+                else:
+                    found[rows[at : at + BLOCK_ROWS]] += products
+        return found
+
+    def allowed(self, query: RecallQuery, *, thread: int | None, now: Millis) -> "NDArray[Any]":
+        """Return which groups a query may find."""
+        allowed = ~self.group("replaced").astype(bool)
+        if not query.revised:
+            allowed &= ~self.group("revised").astype(bool)
+        if not query.inactive:
+            expires = self.group("expires")
+            allowed &= ~self.group("inactive").astype(bool) & ((expires == NONE) | (expires > now))
+        if query.kinds != frozenset(RecallKind):
+            allowed &= numpy.isin(self.group("kind"), [_KINDS[kind.value] for kind in query.kinds])
+        if thread is not None:
+            allowed &= self.group("thread") == thread
+        if query.roles is not None:
+            allowed &= numpy.isin(self.group("role"), [_ROLES[role.value] for role in query.roles])
+        if query.since is not None:
+            allowed &= self.group("at") >= millis(query.since)
+        if query.until is not None:
+            allowed &= self.group("at") <= millis(query.until)
+        return allowed
+
+
+def quantisation(parts: tuple[int, ...]) -> float:
+    """Return the steps that a component of length 1 is stored in."""
+    return MAX_STEP * math.sqrt(min(parts)) / DEVIATIONS
+
+
+def pack_vector(vector: "NDArray[Any]", parts: tuple[int, ...]) -> bytes:
+    """Encode a normalised vector: one byte a dimension, without the zeros at both ends, after its offset."""
+    quantised = numpy.clip(numpy.round(vector * quantisation(parts)), -MAX_STEP, MAX_STEP)
+    used = numpy.flatnonzero(quantised)
+    if not len(used):
+        return b""
+    start, end = int(used[0]), int(used[-1]) + 1
+    return start.to_bytes(2, "little") + quantised[start:end].astype(numpy.int8).tobytes()
+
+
+def unpack_vector(packed: bytes, dims: int) -> "NDArray[Any]":
+    """Decode what `pack_vector` encoded."""
+    vector = numpy.zeros(dims, dtype=numpy.int8)
+    if packed:
+        start = int.from_bytes(packed[:2], "little")
+        values = numpy.frombuffer(packed[2:], dtype=numpy.int8)
+        vector[start : start + len(values)] = values
+    return vector

@@ -1,0 +1,183 @@
+"""Static vectors: the default embedder, and the tokens that MaxSim compares.
+
+English (and other spaced scripts) comes from the weights that the package `wordllama` installs, Japanese from a data
+file that `holdfast.memory.japanese` makes of the chiVe vectors. Both are tables, so that a text costs microseconds:
+
+    text ──► words ──► tokens (rows of the tables) ──► weighted mean of each half ──► vector
+
+A vector has an English and a Japanese half. A text of one language leaves the other half zero.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.memory.analyser import UNSPACED_CHARS, fold
+from holdfast.memory.japanese import load_japanese
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from holdfast.ports.memory import Vectors
+
+ENGLISH_DIMS: Final = 256
+JAPANESE_DIMS: Final = 128
+JAPANESE_TOKEN: Final = 32_768
+"""Number of the first Japanese token; those below are English."""
+MAX_TOKENS: Final = 512
+"""Tokens of a passage that are compared."""
+FREQUENCY_SMOOTHING: Final = 0.001
+JAPANESE_FREQUENCY_SMOOTHING: Final = 0.0003
+"""A token that is this frequent has half the weight of a rare one."""
+_TOKENIZER_FILE: Final = "tokenizers/l2_supercat_tokenizer_config.json"
+_WEIGHTS_FILE: Final = "weights/l2_supercat_256.safetensors"
+_FIRST_WORD_TOKEN: Final = 259
+"""The tokens before it are bytes and marks; those after it are sorted by frequency, roughly."""
+_MEAN_ENGLISH_NORM: Final = 13.8
+_MEAN_JAPANESE_NORM: Final = 1.7
+
+_UNSPACED_RUN: Final = re.compile(f"[{UNSPACED_CHARS}]+")
+_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+
+
+class StaticVectors:
+    """Implements `Embedder` with tables that are read on first use."""
+
+    def __init__(self) -> None:
+        english = find_spec("wordllama") is not None and find_spec("tokenizers") is not None
+        self._folder = _package_folder("wordllama") if english else None
+        self._japanese = load_japanese()
+
+    @property
+    def id(self) -> str:
+        """Name and version."""
+        return f"static-1:{self.vocabulary}"
+
+    @property
+    def vocabulary(self) -> str:
+        """Name of the tables that tokens are rows of."""
+        names = [*(["wordllama-256"] if self._folder else []), *([self._japanese.id] if self._japanese else [])]
+        return "+".join(names) or "none"
+
+    @property
+    def dims(self) -> int:
+        """Length of each vector."""
+        return ENGLISH_DIMS + JAPANESE_DIMS
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Lengths of the halves."""
+        return (ENGLISH_DIMS, JAPANESE_DIMS)
+
+    @property
+    def notice(self) -> str | None:
+        """What is missing, if something is."""
+        missing = [
+            *(["English (install the package `wordllama`)"] if self._folder is None else []),
+            *(["Japanese (the data file was not built: `make japanese`)"] if self._japanese is None else []),
+        ]
+        return f"there are no vectors for {' and '.join(missing)}: recall compares words only" if missing else None
+
+    async def embed(self, texts: Sequence[str]) -> "Vectors":
+        """Return one normalised row per text."""
+        return await asyncio.to_thread(lambda: self.vectors([self.tokens(text) for text in texts]))
+
+    def vectors(self, tokens: "Sequence[NDArray[Any]]") -> "Vectors":
+        """Return one normalised row for the tokens of each text."""
+        import numpy
+
+        rows = numpy.zeros((len(tokens), self.dims), dtype=numpy.float32)
+        for row, own in zip(rows, tokens, strict=True):
+            english, japanese = own[own < JAPANESE_TOKEN], own[own >= JAPANESE_TOKEN]
+            if len(english):
+                row[:ENGLISH_DIMS] = self._english_weights[english] @ self._english[english].astype(numpy.float32)
+            if len(japanese) and self._japanese is not None:
+                own_rows = japanese - JAPANESE_TOKEN
+                row[ENGLISH_DIMS:] = self._japanese_weights[own_rows] @ self._japanese.table[own_rows]
+        norms = numpy.linalg.norm(rows, axis=1, keepdims=True)
+        rows /= numpy.where(norms > 0, norms, 1)
+        return rows
+
+    def tokens(self, text: str) -> "NDArray[Any]":
+        """Return the tokens of a text in its order, words of spaced scripts first."""
+        import numpy
+
+        text = fold(text)
+        found: list[int] = []
+        if self._folder is not None:
+            spaced = " ".join(_WORD.findall(_UNSPACED_RUN.sub(" ", text)))
+            if spaced:
+                found += self._tokenizer.encode(spaced, add_special_tokens=False).ids
+        if self._japanese is not None and not text.isascii():
+            for run in _UNSPACED_RUN.findall(text):
+                found += [JAPANESE_TOKEN + row for row in self._japanese.rows(run)]
+        return numpy.array(found[:MAX_TOKENS], dtype=numpy.uint16)
+
+    def token_vectors(self, tokens: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the normalised vectors of tokens, in the space of both halves."""
+        import numpy
+
+        rows = numpy.zeros((len(tokens), self.dims), dtype=numpy.float32)
+        english = tokens < JAPANESE_TOKEN
+        if english.any():
+            rows[english, :ENGLISH_DIMS] = self._english[tokens[english]]
+        if self._japanese is not None and not english.all():
+            rows[~english, ENGLISH_DIMS:] = self._japanese.table[tokens[~english] - JAPANESE_TOKEN]
+        norms = numpy.linalg.norm(rows, axis=1, keepdims=True)
+        rows /= numpy.where(norms > 0, norms, 1)
+        return rows
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
+
+        assert self._folder is not None
+        tokenizer = Tokenizer.from_file(str(self._folder / _TOKENIZER_FILE))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
+
+    @cached_property
+    def _english(self) -> "NDArray[Any]":
+        from safetensors.numpy import load_file
+
+        assert self._folder is not None
+        (table,) = load_file(str(self._folder / _WEIGHTS_FILE)).values()
+        return table
+
+    @cached_property
+    def _english_weights(self) -> "NDArray[Any]":
+        import numpy
+
+        ranks = numpy.maximum(numpy.arange(len(self._english)) - _FIRST_WORD_TOKEN, 0)
+        return _rarity(ranks, FREQUENCY_SMOOTHING) / _MEAN_ENGLISH_NORM
+
+    @cached_property
+    def _japanese_weights(self) -> "NDArray[Any]":
+        import numpy
+
+        assert self._japanese is not None
+        return _rarity(numpy.arange(len(self._japanese.table)), JAPANESE_FREQUENCY_SMOOTHING) / _MEAN_JAPANESE_NORM
+
+
+def _rarity(ranks: "NDArray[Any]", smoothing: float) -> "NDArray[Any]":
+    """Return the weight of tokens of these ranks, whose frequency follows Zipf's law."""
+    import numpy
+
+    frequency = 1 / ((ranks + 10) * 11)
+    return (smoothing / (smoothing + frequency)).astype(numpy.float32)
+
+
+def _package_folder(name: str) -> Path | None:
+    spec = find_spec(name)
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+
+
+@lru_cache(maxsize=1)
+def static_vectors() -> StaticVectors:
+    """Return the tables of this process, which are read once."""
+    return StaticVectors()

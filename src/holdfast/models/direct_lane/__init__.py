@@ -1,0 +1,1 @@
+"""The direct lane: a model call whose request pydantic-ai builds, and whose bytes we send and decode ourselves."""

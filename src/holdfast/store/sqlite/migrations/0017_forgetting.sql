@@ -1,0 +1,2 @@
+-- Whether bytes of forgotten texts may still be in the file.
+ALTER TABLE memory_spaces ADD COLUMN scrub INTEGER NOT NULL DEFAULT 0;

@@ -1,0 +1,2 @@
+-- How a model call was sent.
+ALTER TABLE steps ADD COLUMN lane TEXT;

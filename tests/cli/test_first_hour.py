@@ -1,0 +1,136 @@
+"""A new user's first hour, from the wheel in an empty virtual environment, with every command of the quick start."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.architecture.markdown import python_blocks
+from tests.architecture.project import ROOT
+from tests.cli.test_quickstart import run_quick_start
+
+TIMEOUT_SECONDS: Final = 1200
+PYTHONS: Final = [sys.executable, *(f"python3.{minor}" for minor in (12, 13) if sys.version_info[1] != minor)]
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command: str | Path, cwd: Path | None = None, **environment: str) -> str:
+    """Run a command to its end, and return what it printed."""
+    done = subprocess.run(
+        [*map(str, command)],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    constraints = ROOT / "constraints.txt"
+    run(sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "--build-constraint", constraints, "-w", folder, ROOT)
+    (built,) = folder.glob("holdfast_agents-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module", params=PYTHONS)
+def python(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an empty virtual environment with the wheel."""
+    program = shutil.which(request.param)
+    if program is None or subprocess.run([program, "--version"], capture_output=True).returncode != 0:
+        pytest.skip(f"there is no {request.param} here")
+    folder = tmp_path_factory.mktemp("venv")
+    run(program, "-m", "venv", folder)
+    installed = folder / "bin" / "python"
+    run(installed, "-m", "pip", "install", "-qq", "-c", ROOT / "constraints.txt", wheel, "fastapi")
+    return installed
+
+
+def document(name: str, folder: Path) -> Path:
+    """Write the Python of a guide as a program."""
+    code = "\n".join(block.code for block in python_blocks(ROOT / "docs" / "guides" / name) if block.runs)
+    program = folder / f"{name.removesuffix('.md')}_guide.py"
+    program.write_text(code)
+    return program
+
+
+@contextmanager
+def serving(python: Path, workspace: Path) -> Iterator[None]:
+    """Serve a workspace on a free port; commands in its folder find the server."""
+    command = [python.with_name("holdfast"), "serve", "--port", "0", "--json", "--quiet", "--workspace", workspace]
+    with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert json.loads(server.stdout.readline())["workspace"] == str(workspace)
+        try:
+            yield
+        finally:
+            server.terminate()
+
+
+def test_the_quick_start_works_as_printed(python: Path, tmp_path: Path) -> None:
+    printed = run_quick_start(tmp_path, python)
+    assert "Make an omelette of three eggs." in printed and "these functions load: price" in printed
+
+
+@pytest.mark.parametrize("guide", ["python.md", "mount.md"])
+def test_the_python_of_the_guides_works(python: Path, tmp_path: Path, guide: str) -> None:
+    printed = run(python, document(guide, tmp_path), cwd=tmp_path)
+    assert ("ACME 12.5" if guide == "python.md" else "Good morning, Ada.") in printed
+
+
+def test_an_approval_a_structured_answer_a_fork_and_a_project(python: Path, tmp_path: Path) -> None:
+    holdfast, workspace, project = python.with_name("holdfast"), tmp_path / "desk", tmp_path / "project"
+    run(holdfast, "init", workspace)
+    project.mkdir()
+    (project / "notes.txt").write_text("buy tea")
+    agents: dict[str, tuple[dict[str, Any], list[Any]]] = {
+        "clerk": (
+            {"tools": ["log_write"], "permissions": {"ask": ["log_write"]}},
+            [{"call": [{"name": "log_write", "arguments": {"message": "at nine"}}]}, {"say": "{$last_tool}"}],
+        ),
+        "broker": ({}, [{"say": '{"symbol": "ACME", "value": 12.5}'}]),
+        "reader": (
+            {"tools": ["read_file"], "working_folder": str(project)},
+            [{"call": [{"name": "read_file", "arguments": {"path": "notes.txt"}}]}, {"say": "{$last_tool}"}],
+        ),
+    }
+    for name, (settings, turns) in agents.items():
+        run(holdfast, "agent", "new", name, "-w", workspace)
+        (workspace / "agents" / name / "agent.json").write_text(json.dumps({"model": "scripted:s.json", **settings}))
+        (workspace / "agents" / name / "s.json").write_text(json.dumps({"turns": turns, "after_last": "repeat"}))
+    (workspace / "settings.json").write_text(json.dumps({"project_folders": {str(project): {"spaces": ["default"]}}}))
+    (tmp_path / "quote.json").write_text('{"type": "object", "required": ["symbol", "value"]}')
+    with serving(python, workspace):
+        started = json.loads(run(holdfast, "run", "start", "clerk", "note it", "--json", cwd=workspace))
+        waiting: list[dict[str, str]] = []
+        while not waiting:
+            waiting = json.loads(run(holdfast, "approvals", "--json", cwd=workspace))
+        run(holdfast, "run", "respond", waiting[0]["root_run_id"], "--approve", cwd=workspace)
+        assert "logged" in run(holdfast, "run", "follow", started["id"], cwd=workspace)
+        asked = run(holdfast, "ask", "broker", "ACME?", "--schema", tmp_path / "quote.json", cwd=workspace)
+        assert json.loads(asked) == {"symbol": "ACME", "value": 12.5}
+        fork = ("thread", "fork", started["thread_id"], "again", "--agent", "broker", "--after", "0", "--json")
+        assert json.loads(run(holdfast, *fork, cwd=workspace))["base_run_id"] == started["id"]
+        assert "buy tea" in run(holdfast, "ask", "reader", "what is to do?", cwd=workspace)
+
+
+@pytest.mark.skipif(shutil.which("npx") is None, reason="there is no npx here")
+def test_an_mcp_server_from_npm_is_listed_with_its_tools(python: Path, tmp_path: Path) -> None:
+    holdfast, workspace = python.with_name("holdfast"), tmp_path / "desk"
+    run(holdfast, "init", workspace)
+    server = {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-everything"], "sandbox": "off"}
+    (workspace / "settings.json").write_text(json.dumps({"mcp_servers": {"everything": server}}))
+    assert "`everything` answers, with" in run(holdfast, "mcp", "test", "everything", "-w", workspace)

@@ -1,0 +1,243 @@
+"""Forgetting: a forgotten text is in no row, and in no byte of a local database file."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.domain.commit import Commit, Lease
+from holdfast.domain.context import ContextSnapshot, SentSegment, text_digest
+from holdfast.domain.errors import Invalid, NotFound, RunActive
+from holdfast.domain.events import ToolCallArgs, ToolCallEnd, ToolCallResult, ToolCallStart
+from holdfast.domain.events.custom import AgentLogged, to_custom
+from holdfast.domain.forgetting import ForgetRequest, TextEraser, copies_to_find
+from holdfast.domain.ids import MemoryId, MessageId, RunId, ToolCallId
+from holdfast.domain.memory import MemoryEntity, MemoryPatch, MemorySource, MemoryType, NewMemory
+from holdfast.domain.run import Run
+from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
+from tests.builders import assistant, call, claim, finish, new_run, new_thread, result, text_events
+from tests.conformance.conftest import OTHER, SPACE, opened
+from tests.conformance.tables import orphans_of, rows_of
+
+SECRET = 'The safe in the "blue" room opens with ZEBRA-7731 and a key'
+ECHO = "I noted that it opens with ZEBRA-7731"
+
+
+async def secret_run(store: Store) -> Run:
+    """A run with the secret in its input, events, values, contexts, tool call and output."""
+    run = await new_run(store, SPACE, await new_thread(store, SPACE, "t"), f"Please note. {SECRET}")
+    lease = await claim(store)
+    calls = [call("call_1", "remember", text=SECRET)]
+    text = f"What is known: {SECRET}"
+    context = ContextSnapshot(
+        step=1,
+        model="m",
+        segments=(SentSegment(name="memories", digest=text_digest(text), tokens=1),),
+        conversation=(),
+        reminders=(SECRET,),
+        tools=text_digest("[]"),
+        tokens={},
+        first_sequence=None,
+        last_sequence=None,
+        compaction_through=None,
+        texts={text_digest(text): text, text_digest("[]"): "[]"},
+    )
+    call_id = ToolCallId("call_1")
+    await store.journal.commit(
+        Commit(
+            lease=lease,
+            messages=[assistant("", *calls, id="asks"), result("call_1", SECRET)],
+            events=[
+                ToolCallStart(tool_call_id=call_id, tool_call_name="remember", parent_message_id=MessageId("asks")),
+                ToolCallArgs(tool_call_id=call_id, delta='{"text": "The safe in the'),
+                ToolCallArgs(tool_call_id=call_id, delta=' \\"blue\\" room opens with ZEBRA-7731 and a key"}'),
+                ToolCallEnd(tool_call_id=call_id),
+                ToolCallResult(message_id=MessageId("told"), tool_call_id=call_id, content=SECRET),
+                to_custom(AgentLogged(message=f"logged: {SECRET}")),
+            ],
+            values={"todo": {"items": [{"text": SECRET, "done": False}]}},
+            contexts=[context],
+            memories=[memory(lease)],
+        )
+    )
+    await store.journal.commit(Commit(lease=lease, events=text_events("", id="x")[:0]))
+    await finish(store, lease, ECHO)
+    return await store.runs.get(SPACE, run.id)
+
+
+def memory(lease: Lease) -> NewMemory:
+    return NewMemory(
+        type=MemoryType.SEMANTIC,
+        text=SECRET,
+        title="The ZEBRA-7731 safe",
+        run_id=lease.run_id,
+        thread_id=lease.thread_id,
+        entities=[MemoryEntity(label="ZEBRA-7731")],
+        key=f"{lease.run_id}.1",
+    )
+
+
+async def traces(where: str | Path, text: str) -> dict[str, list[Any]]:
+    """Return the rows, by table, that hold a text."""
+    tables = await rows_of(where)
+    found = {
+        name: [row for row in rows if any(text in str(value) for value in row.values())]
+        for name, rows in tables.items()
+    }
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def bytes_of(where: str | Path) -> bytes:
+    """Return the bytes of every file of a local database."""
+    if isinstance(where, str):
+        return b""
+    return b"".join(path.read_bytes() for path in sorted(where.parent.glob(f"{where.name}*")))
+
+
+async def test_forgetting_a_run_leaves_no_trace(store: Store, where: str | Path) -> None:
+    run = await secret_run(store)
+    other = await new_run(store, SPACE, await new_thread(store, SPACE, "u"), f'Ann said: "{SECRET}", I think')
+    await finish(store, await claim(store), "fine")
+    before = await traces(where, "ZEBRA-7731")
+    assert {"messages", "events", "texts", "contexts", "run_values", "runs", "memories", "entities"} <= before.keys()
+    if isinstance(where, Path):
+        assert b"ZEBRA-7731" in bytes_of(where)
+    dry = await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id, dry_run=True), by="ann")
+    assert await traces(where, "ZEBRA-7731") == before
+    receipt = await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id), by="ann")
+    assert await traces(where, "ZEBRA-7731") == {}
+    assert b"ZEBRA-7731" not in bytes_of(where)
+    assert (receipt.memories, receipt.messages) == (dry.memories, dry.messages) == (1, 4)
+    assert receipt.events >= 4 and receipt.copies >= 3
+    assert await orphans_of(where) == {}
+    messages = await store.messages.of_run(SPACE, run.id)
+    assert {message.content for message in messages} == {"[forgotten]"}
+    assert all(message.metadata["forgotten"]["by"] == "ann" for message in messages)
+    assert [message.content for message in await store.messages.of_run(SPACE, other.id)][0] == (
+        'Ann said: "[forgotten]", I think'
+    )
+    assert (await store.runs.get(SPACE, run.id)).output == "[forgotten]"
+    events = await store.events.after(SPACE, run.id)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    again = await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id), by="bob")
+    assert (again.messages, again.memories) == (0, 0)
+
+
+async def test_forgetting_a_memory_takes_its_run_and_its_versions(store: Store, where: str | Path) -> None:
+    await secret_run(store)
+    kept = (await store.memories.page(SPACE)).items[0]
+    await store.memories.update(SPACE, kept.id, MemoryPatch(text="It is elsewhere"))
+    receipt = await store.forgetting.forget(SPACE, ForgetRequest(ids=[kept.id]))
+    assert (receipt.memories, receipt.versions, receipt.messages, receipt.memory_ids) == (1, 1, 4, [kept.id])
+    assert await traces(where, "ZEBRA-7731") == {}
+    with pytest.raises(NotFound):
+        await store.memories.get(SPACE, kept.id)
+
+
+async def test_forgetting_only_a_memory_keeps_the_conversation(store: Store, where: str | Path) -> None:
+    kept = (await store.memories.put(SPACE, NewMemory(type=MemoryType.SEMANTIC, text=SECRET))).memory
+    receipt = await store.forgetting.forget(SPACE, ForgetRequest(ids=[kept.id], sources=False))
+    assert (receipt.memories, receipt.messages) == (1, 0)
+    assert await traces(where, "ZEBRA-7731") == {}
+
+
+async def test_forgetting_a_message_takes_the_memories_that_came_from_it(store: Store, where: str | Path) -> None:
+    run = await new_run(store, SPACE, await new_thread(store, SPACE, "t"), SECRET, "and something else entirely")
+    await finish(store, await claim(store), "fine")
+    said = (await store.messages.of_run(SPACE, run.id))[0]
+    source = MemorySource(thread_id=said.thread_id, message_id=said.id)
+    await store.memories.put(SPACE, NewMemory(type=MemoryType.SEMANTIC, text="ZEBRA-7731", sources=[source]))
+    receipt = await store.forgetting.forget(SPACE, ForgetRequest(message_ids=[said.id]))
+    assert (receipt.memories, receipt.messages) == (1, 1)
+    assert await traces(where, "ZEBRA-7731") == {}
+    assert [message.content for message in await store.messages.of_run(SPACE, run.id)] == [
+        "[forgotten]",
+        "and something else entirely",
+        "fine",
+    ]
+
+
+async def test_an_active_run_is_not_forgotten(store: Store, where: str | Path) -> None:
+    run = await new_run(store, SPACE, await new_thread(store, SPACE), SECRET)
+    await claim(store)
+    before = await rows_of(where)
+    with pytest.raises(RunActive):
+        await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id))
+    after = await rows_of(where)
+    assert {name: rows for name, rows in after.items() if name != "memory_spaces"} == {
+        name: rows for name, rows in before.items() if name != "memory_spaces"
+    }
+
+
+async def test_forgetting_by_entity_author_and_time(store: Store, clock: HeldClock) -> None:
+    about = [MemoryEntity(label="Ann")]
+    first = (await store.memories.put(SPACE, NewMemory(type=MemoryType.SEMANTIC, text="one", entities=about))).memory
+    second = (await store.memories.put(SPACE, NewMemory(type=MemoryType.SEMANTIC, text="two", author="bob"))).memory
+    assert (await store.forgetting.forget(SPACE, ForgetRequest(entity="ANN"))).memory_ids == [first.id]
+    assert (await store.forgetting.forget(SPACE, ForgetRequest(author="bob"))).memory_ids == [second.id]
+    with pytest.raises(NotFound):
+        await store.forgetting.forget(SPACE, ForgetRequest(entity="Ann"))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ForgetRequest(),
+        ForgetRequest(ids=[]),
+        ForgetRequest(ids=[MemoryId("m")] * 1001),
+        ForgetRequest(dry_run=True),
+    ],
+)
+async def test_a_request_that_selects_nothing_is_refused(store: Store, request_: ForgetRequest) -> None:
+    with pytest.raises(Invalid):
+        await store.forgetting.forget(SPACE, request_)
+
+
+async def test_forgetting_stays_in_its_space(store: Store, where: str | Path) -> None:
+    run = await secret_run(store)
+    await store.memories.put(OTHER, NewMemory(type=MemoryType.SEMANTIC, text=SECRET))
+    for foreign in (ForgetRequest(run_id=run.id), ForgetRequest(thread_id=run.thread_id)):
+        with pytest.raises(NotFound):
+            await store.forgetting.forget(OTHER, foreign)
+    await store.forgetting.forget(SPACE, ForgetRequest(thread_id=run.thread_id))
+    assert (await traces(where, "ZEBRA-7731")).keys() == {"memories"}
+
+
+async def test_racing_requests_forget_once(store: Store, where: str | Path) -> None:
+    run = await secret_run(store)
+    receipts = await asyncio.gather(
+        *(store.forgetting.forget(SPACE, ForgetRequest(run_id=RunId(run.id))) for _ in range(4))
+    )
+    assert sorted(receipt.memories for receipt in receipts) == [0, 0, 0, 1]
+    assert await traces(where, "ZEBRA-7731") == {}
+
+
+async def test_a_file_that_was_not_scrubbed_is_scrubbed_when_it_is_opened(
+    backend: str, where: str | Path, clock: HeldClock
+) -> None:
+    if backend != "sqlite":
+        pytest.skip("a server's files are its own")
+    async with opened(where, clock) as store:
+        await store.spaces.create(SPACE, name="Acme")
+        run = await secret_run(store)
+        database = store.forgetting._database
+
+        async def only_write(operation: Any) -> Any:
+            return await database.write(operation)
+
+        database.write_and_scrub = only_write  # type: ignore[method-assign]
+        await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id))
+        assert b"ZEBRA-7731" in bytes_of(where)
+    async with opened(where, clock):
+        assert b"ZEBRA-7731" not in bytes_of(where)
+
+
+def test_copies_are_found_by_sentence_and_in_json() -> None:
+    eraser = TextEraser(['He lives at 5 Elm Road. Call\nhim "now" please.'])
+    assert eraser.erase("note: He lives at 5 Elm Road!") == "note: [forgotten]!"
+    assert eraser.erase(r'{"a": "him \"now\" please"}') == '{"a": "[forgotten]"}'
+    assert eraser.erase("run_0123456789abcdef") == "run_0123456789abcdef"
+    assert "run_0123456789abcdef" not in copies_to_find(["run_0123456789abcdef"])
+    assert copies_to_find(["金庫の番号は七七三一"]) == ["金庫の番号は七七三一"]

@@ -1,0 +1,160 @@
+"""Live pages: cuts of the wire and kills of the server change nothing, and of two answers one wins."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.domain.content import Json
+from tests.api.server_process import Server, run_server
+from tests.console.conftest import PHONE, OpenPage
+from tests.console.wire import wire_to
+from tests.console.workspace import LONG_ANSWER, write_workspace
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+pytestmark = pytest.mark.xdist_group("console")
+GROWING = ".entry:not(.user, .abandoned) .text"
+
+
+def start(server: Server, agent: str, text: str = "go") -> Json:
+    """Start a run on a new thread."""
+    return server.request("/api/runs", {"input": text, "agent_type": agent})
+
+
+def ask(server: Server) -> Json:
+    """Start a run that asks for an approval, and wait until it does."""
+    return server.request("/api/runs?wait=30", {"input": "push it", "agent_type": "asker"})
+
+
+async def until(check: Callable[[], Awaitable[bool]], seconds: float = 20) -> None:
+    """Wait until a check holds."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not await check():
+        assert asyncio.get_running_loop().time() < deadline, "it takes too long"
+        await asyncio.sleep(0.05)
+
+
+async def written(page: "Page") -> str:
+    """Return the text of the answer on the page."""
+    return str(await page.evaluate(f"document.querySelector('{GROWING}')?.textContent ?? ''"))
+
+
+async def test_a_text_that_was_cut_twenty_times_equals_the_log(server: Server, open_page: OpenPage) -> None:
+    async with wire_to(int(server.port)) as wire:
+        run = start(server, "writer")
+        page = await open_page(f"{wire.url}/console/t/{run['thread_id']}", cut=True)
+        await page.wait_for_selector(GROWING)
+        for _ in range(20):
+            wire.cut()
+            await asyncio.sleep(0.12)
+        await until(lambda: _equals(page, LONG_ANSWER))
+        await page.reload()
+        await until(lambda: _equals(page, LONG_ANSWER))
+    assert await page.locator(".break, .failure").count() == 0
+
+
+async def _equals(page: "Page", text: str) -> bool:
+    return await written(page) == text
+
+
+async def test_a_server_that_is_killed_while_tokens_arrive_loses_and_repeats_nothing(
+    tmp_path: Path, open_page: OpenPage
+) -> None:
+    write_workspace(tmp_path / "workspace")
+    with run_server(tmp_path, "--quiet") as first:
+        async with wire_to(int(first.port)) as wire:
+            run = start(first, "writer")
+            page = await open_page(f"{wire.url}/console/t/{run['thread_id']}", cut=True)
+            await page.wait_for_selector(GROWING)
+            await asyncio.sleep(0.5)
+            first.kill()
+            await page.wait_for_selector("footer .fail")
+            with run_server(tmp_path, "--quiet") as second:
+                wire.target = int(second.port)
+                await until(lambda: _equals(page, LONG_ANSWER), 40)
+                await _see_the_recovery(page)
+                assert await page.locator(".abandoned").count() == 1
+                assert "nothing was done twice" in await page.inner_text(".break")
+                log = second.log(run["id"])
+                assert log[0]["type"] == "RUN_STARTED"
+                await page.reload()
+                await until(lambda: _equals(page, LONG_ANSWER))
+                await _see_the_recovery(page)  # from the facts of an ended run
+                await page.close()
+
+
+async def _see_the_recovery(page: "Page") -> None:
+    """Scroll to the line across the conversation: rows that are not in sight do not exist."""
+    await page.evaluate("document.querySelector('.log').scrollTop = 0")
+    await page.wait_for_selector("text=another went on")
+
+
+async def test_of_two_pages_that_answer_at_once_one_wins_and_the_other_says_who_did(
+    server: Server, open_page: OpenPage
+) -> None:
+    run = ask(server)
+    url = f"{server.url}/console/t/{run['thread_id']}"
+    pages = [await open_page(url), await open_page(url)]
+    for page in pages:
+        await page.wait_for_selector(".ask .first")
+    await asyncio.gather(*(page.evaluate("document.querySelector('.log .ask .first').click()") for page in pages))
+    await until(lambda: _ended(server, run["id"]))
+    shown = [await page.inner_text(".notice") for page in pages]
+    await asyncio.sleep(0.3)
+    shown = [await page.inner_text(".notice") for page in pages]
+    assert sorted("was faster: approved" in text for text in shown) == [False, True], shown
+
+
+async def _ended(server: Server, run: str) -> bool:
+    return bool(server.request(f"/api/runs/{run}")["status"] == "completed")
+
+
+async def test_an_approval_is_given_with_the_keyboard_alone(server: Server, open_page: OpenPage) -> None:
+    run = ask(server)
+    page = await open_page(f"{server.url}/console/threads")
+    await page.wait_for_selector(".thread")
+    await page.keyboard.press("g")
+    await page.keyboard.press("i")
+    await page.wait_for_selector(".ask")
+    await page.keyboard.press("a")
+    await until(lambda: _ended(server, run["id"]))
+    await page.wait_for_selector("text=Nobody waits for you")
+
+
+async def test_a_denial_takes_a_reason_with_the_keyboard_alone(server: Server, open_page: OpenPage) -> None:
+    run = ask(server)
+    page = await open_page(f"{server.url}/console/t/{run['thread_id']}")
+    await page.wait_for_selector(".ask")
+    await page.keyboard.press("d")
+    await page.keyboard.type("not today")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("text=denied")
+    assert (
+        "not today" in server.request(f"/api/threads/{run['thread_id']}/export?format=json")["messages"][2]["content"]
+    )
+
+
+async def test_an_approval_is_given_on_a_phone(server: Server, open_page: OpenPage) -> None:
+    run = ask(server)
+    page = await open_page(f"{server.url}/console/t/{run['thread_id']}", viewport=PHONE, has_touch=True, is_mobile=True)
+    button = page.locator(".pinned button", has_text="Approve")
+    box = await button.bounding_box()
+    assert box is not None and box["height"] >= 44
+    await button.tap()
+    await until(lambda: _ended(server, run["id"]))
+
+
+@pytest.mark.slow
+async def test_twelve_tabs_are_live_and_each_can_still_make_a_request(server: Server, open_page: OpenPage) -> None:
+    run = start(server, "writer")
+    first = await open_page(f"{server.url}/console/t/{run['thread_id']}")
+    tabs = [first, *[await first.context.new_page() for _ in range(11)]]
+    for tab in tabs[1:]:
+        await tab.goto(f"{server.url}/console/t/{run['thread_id']}")
+    for tab in tabs:
+        await until(lambda tab=tab: _equals(tab, LONG_ANSWER))  # type: ignore[misc]
+        assert await tab.evaluate("fetch('/api/me').then(answer => answer.status)") == 200

@@ -1,0 +1,89 @@
+"""Nothing that people or models write is ever more than text, and nothing leaves the page."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.api.server_process import Server
+from tests.console.conftest import OpenPage
+from tests.console.hostile import HOSTILE_TEXTS
+from tests.console.test_live import until
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+pytestmark = pytest.mark.xdist_group("console")
+FOREIGN = "script, iframe, object, embed, form:not(.say), base, style, meta[http-equiv], img, video, audio, link"
+
+
+_SCROLL_UP = "(box => { box.scrollTop -= box.clientHeight; return box.scrollTop })(document.querySelector('.log'))"
+_SET_HTML = "(() => { try { document.body.innerHTML = 'x' } catch (error) { return error.name } })()"
+
+
+async def assert_harmless(page: "Page") -> None:
+    """Assert that no text became an element that runs, loads or leads away, and no script ran."""
+    assert await page.evaluate("window.pwned") is None
+    assert await page.evaluate("({}).pwned") is None
+    assert await page.evaluate(f"document.querySelectorAll('main :is({FOREIGN})').length") == 0
+    handlers = "[...document.querySelectorAll('*')].flatMap(e => [...e.attributes].map(a => a.name))"
+    assert [name for name in await page.evaluate(handlers) if name.startswith("on")] == []
+    links = await page.evaluate("[...document.querySelectorAll('main a')].map(a => a.href)")
+    assert [link for link in links if not link.startswith(("http://", "https://", "mailto:"))] == []
+
+
+def test_there_are_enough_hostile_texts() -> None:
+    assert len(set(HOSTILE_TEXTS)) >= 60
+
+
+async def test_no_hostile_text_of_a_person_or_an_agent_runs_or_loads(server: Server, open_page: OpenPage) -> None:
+    messages = [{"content": text, "role": role} for text in HOSTILE_TEXTS for role in ("user", "assistant")]
+    body = {"messages": [*messages, {"content": "\n\n".join(HOSTILE_TEXTS)}], "agent_type": "echo"}
+    run = server.request("/api/runs?wait=30", body)
+    page = await open_page(f"{server.url}/console/t/{run['thread_id']}")
+    await page.wait_for_selector(".entry")
+    seen = 0
+    while True:  # only the rows in sight exist: look at all of them
+        await assert_harmless(page)
+        seen += await page.locator(".entry").count()
+        top = await page.evaluate(_SCROLL_UP)
+        await page.wait_for_timeout(60)
+        if top == 0 and await page.evaluate("document.querySelector('.entry .n').textContent") == "0":
+            break
+    assert seen >= len(messages)
+
+
+async def test_no_hostile_title_or_question_runs_or_loads(server: Server, open_page: OpenPage) -> None:
+    for text in HOSTILE_TEXTS[:20]:
+        server.request("/api/threads", {"title": text[:300], "agent_type": "echo"})
+    run = server.request("/api/runs?wait=30", {"input": HOSTILE_TEXTS[0], "agent_type": "asker"})
+    page = await open_page(f"{server.url}/console/threads")
+    await page.wait_for_selector(".thread")
+    await assert_harmless(page)
+    await page.goto(f"{server.url}/console/inbox")
+    await page.wait_for_selector(".ask")
+    await assert_harmless(page)
+    server.request(f"/api/runs/{run['id']}/cancel", {}, method="POST")
+
+
+async def test_the_policy_forbids_html_from_text_and_other_servers(server: Server, open_page: OpenPage) -> None:
+    page = await open_page(f"{server.url}/console/threads", expected="TrustedHTML")
+    assert await page.evaluate(_SET_HTML) == "TypeError"
+    assert await page.evaluate("document.querySelectorAll('script:not([src])').length") == 0
+
+
+async def test_a_tool_result_is_text(server: Server, open_page: OpenPage) -> None:
+    body = {"input": "x", "agent_type": "asker"}
+    run = server.request("/api/runs?wait=30", body)
+    (question,) = [each for each in server.request("/api/interrupts")["items"] if each["run_id"] == run["id"]]
+    denied = {"decision": "deny", "reason": "<img src=x onerror=window.pwned=1>"}
+    answer = {"response": denied, "interrupt_id": question["id"], "digest": question["digest"]}
+    server.request(f"/api/runs/{run['id']}/respond", answer)
+    server.request(f"/api/runs/{run['id']}?wait=30")
+    page = await open_page(f"{server.url}/console/t/{run['thread_id']}?side=log")
+    await page.wait_for_selector(".raw li")
+    await until(lambda: _shows(page, "onerror"))
+    await assert_harmless(page)
+
+
+async def _shows(page: "Page", text: str) -> bool:
+    return text in await page.inner_text("main")

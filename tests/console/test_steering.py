@@ -1,0 +1,122 @@
+"""Talking to agents: begin, steer, fork, edit, retry, cancel, choose; and the key page."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.api.server_process import Server, run_server
+from tests.console.conftest import OpenPage
+from tests.console.test_live import start, until
+from tests.console.workspace import write_workspace
+
+pytestmark = pytest.mark.xdist_group("console")
+
+
+async def test_a_newcomer_begins_a_thread_and_reads_the_answer(server: Server, open_page: OpenPage) -> None:
+    page = await open_page(f"{server.url}/")
+    await page.get_by_label("Agent", exact=True).select_option("echo")
+    await page.get_by_label("Begin a thread").fill("Good *morning*")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".entry:not(.user) em")
+    assert await page.inner_text("h1") == "Good *morning*"
+    assert await page.title() == "Good *morning* · Holdfast"
+    assert await page.inner_text(".user .text") == "Good *morning*"
+    await page.wait_for_selector("header .state:has-text('completed')")
+
+
+async def test_an_answer_is_forked_and_a_message_edited(server: Server, open_page: OpenPage) -> None:
+    run = server.request("/api/runs?wait=30", {"input": "one", "agent_type": "echo"})
+    page = await open_page(f"{server.url}/console/t/{run['thread_id']}")
+    await page.get_by_role("button", name="Fork from 1").click()
+    await page.keyboard.type("two")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(f"**/t/{run['thread_id']}/run_*")
+    await page.wait_for_selector("text=from 1: two")
+    await page.wait_for_selector(".entry:not(.user) .text:has-text('two')")
+    await page.get_by_role("button", name="Edit").first.click()
+    await page.keyboard.press("ControlOrMeta+A")
+    await page.keyboard.type("three")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".entry:not(.user) .text:has-text('three')")
+    assert await page.locator(".entry.user").count() == 1
+    runs = server.request(f"/api/threads/{run['thread_id']}/runs")["items"]
+    bases = [(each["base_run_id"], each["base_sequence"]) for each in runs]
+    assert bases == [(None, None), (run["id"], 1), (None, None)]
+    await page.locator(".tree a", has_text="one").click()
+    await page.wait_for_selector(".forks")
+
+
+async def test_a_run_is_steered_cancelled_and_retried(server: Server, open_page: OpenPage) -> None:
+    run = start(server, "staller")
+    page = await open_page(f"{server.url}/console/t/{run['thread_id']}")
+    await page.wait_for_selector("text=Heard before the next model call.")
+    await page.get_by_label("Message").fill("listen to me")
+    await page.keyboard.press("Enter")
+    await until(lambda: _draft_is_empty(page))
+    await page.get_by_role("button", name="Cancel").click()
+    await page.wait_for_selector("header .state:has-text('cancelled')")
+    await page.wait_for_selector(".user .text:has-text('listen to me')")
+    await page.get_by_role("button", name="Retry").click()
+    await page.wait_for_selector("header .live.state")
+    await page.get_by_role("button", name="Cancel").click()
+
+
+async def _draft_is_empty(page: object) -> bool:
+    return bool(await page.get_by_label("Message").input_value() == "")  # type: ignore[attr-defined]
+
+
+async def test_a_failed_run_says_why_and_a_question_is_answered_by_a_choice(
+    server: Server, open_page: OpenPage
+) -> None:
+    failed = server.request("/api/runs?wait=30", {"input": "x", "agent_type": "failing"})
+    page = await open_page(f"{server.url}/console/t/{failed['thread_id']}")
+    assert "the model says no" in await page.inner_text(".failure")
+    chosen = server.request("/api/runs?wait=30", {"input": "x", "agent_type": "chooser"})
+    await page.goto(f"{server.url}/console/t/{chosen['thread_id']}")
+    await page.get_by_role("button", name="green").click()
+    await page.wait_for_selector("text=It will be green.")
+
+
+async def test_a_draft_is_kept_and_a_refused_message_too(server: Server, open_page: OpenPage) -> None:
+    run = server.request("/api/runs?wait=30", {"input": "one", "agent_type": "echo"})
+    page = await open_page(f"{server.url}/console/t/{run['thread_id']}")
+    await page.get_by_label("Message").fill("half a thought")
+    await page.goto(f"{server.url}/console/threads")
+    await page.goto(f"{server.url}/console/t/{run['thread_id']}")
+    await page.wait_for_selector(".entry")
+    assert await page.get_by_label("Message").input_value() == "half a thought"
+    server.request(f"/api/threads/{run['thread_id']}/archive", {}, method="POST")
+    await page.get_by_label("Message").press("Enter")
+    await page.wait_for_selector(".meaning .fail:has-text('archived')")
+    assert await page.get_by_label("Message").input_value() == "half a thought"
+
+
+async def test_a_thread_that_does_not_exist_is_gone(server: Server, open_page: OpenPage) -> None:
+    page = await open_page(f"{server.url}/console/t/thr_none")
+    await page.wait_for_selector("text=This is gone, or was never here.")
+    await page.goto(f"{server.url}/console/nothing")
+    await page.wait_for_selector("text=There is no such screen")
+
+
+async def test_a_server_with_keys_asks_for_one_and_no_script_can_read_it(tmp_path: Path, open_page: OpenPage) -> None:
+    write_workspace(tmp_path / "workspace")
+    with run_server(tmp_path, "--quiet") as server:
+        body = {"name": "root", "scope": "admin", "every_space": True}
+        secret = server.request("/api/keys", body)["secret"]
+        page = await open_page(f"{server.url}/console/inbox", cut=True)
+        await page.get_by_label("Key").fill("hf_wrong")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("text=does not accept this key")
+        await page.get_by_label("Key").fill(secret)
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("text=Nobody waits for you.")
+        await page.wait_for_selector("footer .is-live")
+        kept = "document.cookie + JSON.stringify({...localStorage, ...sessionStorage})"
+        assert "hf_" not in await page.evaluate(kept)
+        (cookie,) = await page.context.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+        await page.goto(f"{server.url}/console/more")
+        await page.get_by_role("button", name="Forget the key").click()
+        await page.wait_for_selector("text=This server needs a key")
+        assert json.dumps(await page.context.cookies()) == "[]"

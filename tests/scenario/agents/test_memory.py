@@ -1,0 +1,89 @@
+"""Agents that remember: memory tools, memory files, recall into the prompt, and what is proposed."""
+
+from typing import Any
+
+import msgspec
+
+from holdfast.domain.content import Json
+from holdfast.domain.context import InjectionKind
+from holdfast.domain.memory import MemoryFilter, MemoryOrigin, MemoryStatus
+from holdfast.domain.message import Role
+from holdfast.domain.run import Run, RunStatus
+from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, call, calling, say
+
+TOOLS = [
+    *("remember", "recall", "semantic_search_memory", "graph_search_memory", "provenance_lookup", "timeline_search"),
+    *("memory_read", "memory_write", "memory_search"),
+]
+
+
+async def results(runtime: AgentRuntime, run: Run) -> list[Json]:
+    """Return the results of a run's tool calls, decoded where they are JSON."""
+    texts = [str(message.content) for message in await runtime.messages(run) if message.role is Role.TOOL]
+    return [msgspec.json.decode(text) if text.startswith("{") else text for text in texts]
+
+
+async def segments(runtime: AgentRuntime, run: Run) -> dict[str, str]:
+    """Return the segments of the last system prompt of a run, by name."""
+    steps = await runtime.store.contexts.steps(run.space_id, run.id)
+    context = await runtime.store.contexts.get(run.space_id, run.id, steps[-1])
+    return {segment.name: segment.text for segment in context.segments}
+
+
+async def test_a_fact_that_a_run_remembers_is_found_by_every_tool_of_another_thread(
+    any_workspace: AgentWorkspace,
+) -> None:
+    fact = "Ada keeps the spare key under the blue pot"
+    any_workspace.agent(calling(call("remember", text=fact, type="semantic", tags=["key"])), say("kept"), tools=TOOLS)
+    async with any_workspace.open() as runtime:
+        first = await runtime.run_to_end("my spare key is under the blue pot")
+        (kept,) = await results(runtime, first)
+        assert kept == {"memory_id": kept["memory_id"], "status": "active", "duplicates": []}
+        any_workspace.agent(
+            calling(call("recall", query="where is the spare key")),
+            calling(call("semantic_search_memory", query="spare key blue pot")),
+            calling(call("provenance_lookup", abstract_node_id=kept["memory_id"])),
+            calling(call("graph_search_memory", start_node_id="Ada", max_depth=2)),
+            calling(call("timeline_search", limit=50)),
+            calling(call("remember", text="ada keeps the spare key, under the blue pot!", type="semantic")),
+            say("done"),
+            name="other",
+            tools=TOOLS,
+        )
+        second = await runtime.run_to_end("where is my key", agent="other")
+        recalled, found, why, graph, timeline, again = await results(runtime, second)
+    assert [memory["text"] for memory in recalled["memories"]] == [fact]
+    assert set(recalled["memories"][0]) == {"id", "text", "type", "at", "score"}
+    assert "blue pot" in found["raw_hits"][0]["node"]["text"] and found["raw_hits"][0]["parts"]
+    assert found["abstract_hits"][0]["node"]["id"] == kept["memory_id"]
+    assert why["raw_nodes"][0]["text"] == "my spare key is under the blue pot"
+    assert why["supersedes"] == [] and "superseded_by" not in why
+    assert [hit["depth"] for hit in graph["hits"]][:2] == [0, 1]
+    assert {node["text"] for node in timeline["raw_nodes"]} >= {"my spare key is under the blue pot"}
+    assert [memory["id"] for memory in timeline["memories"]] == [kept["memory_id"]]
+    assert again == {"memory_id": kept["memory_id"], "status": "active", "duplicates": [kept["memory_id"]]}
+
+
+async def test_a_message_is_answered_with_what_was_said_and_kept_before(any_workspace: AgentWorkspace) -> None:
+    memory: dict[str, Any] = {"memory": {"recall": True}}
+    any_workspace.agent(say("noted"), **memory)
+    async with any_workspace.open() as runtime:
+        await runtime.run_to_end("The tax papers are in the green folder.")
+        await runtime.run_to_end("From now on always answer in one sentence.")
+        await runtime.holdfast.store.memories.get_many(SPACE, [])
+        run = await runtime.run_to_end("In which folder are the tax papers?")
+        shown = await segments(runtime, run)
+        steps = await runtime.store.contexts.steps(SPACE, run.id)
+        context = await runtime.store.contexts.get(SPACE, run.id, steps[-1])
+        proposed = (await runtime.store.memories.page(SPACE, where=MemoryFilter(status=MemoryStatus.PROPOSED))).items
+    assert "The tax papers are in the green folder." in shown["memories"]
+    assert "<untrusted-" in shown["memories"]
+    assert "From now on always answer in one sentence." in shown["standing"]
+    assert [(item.kind, item.score is None) for item in context.memory][:2] == [
+        (InjectionKind.STANDING, True),
+        (InjectionKind.MESSAGE, False),
+    ]
+    assert [(memory.text, memory.standing, memory.origin) for memory in proposed] == [
+        ("From now on always answer in one sentence.", True, MemoryOrigin.PERSON)
+    ]
+    assert run.status is RunStatus.COMPLETED
