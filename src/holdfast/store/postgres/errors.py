@@ -43,6 +43,7 @@ _TRANSLATIONS: Final[tuple[tuple[tuple[type[BaseException], ...], type[HoldfastE
         (
             pg.PostgresConnectionError,
             pg.OperatorInterventionError,
+            pg.IdleInTransactionSessionTimeoutError,
             pg.InsufficientResourcesError,
             pg.LockNotAvailableError,
             pg.InterfaceError,

@@ -25,6 +25,7 @@ MAX_TRANSACTION_ATTEMPTS: Final = 20
 _SESSION_ENDED: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InterfaceError,
     ConnectionError,
 )
@@ -53,10 +54,7 @@ class LazyTransaction:
         """Run a statement and return its rows."""
         if not self._started:
             self._started = True  # before the call, because an interrupted call may have started it
-            try:
-                await self._transaction.start()
-            except _SESSION_ENDED as exc:
-                raise RetryTransaction("the server ended the session before the transaction began") from exc
+            await self._transaction.start()
         rows: Sequence[Row] = await self._connection.fetch(sql, *values)
         return rows
 
@@ -194,17 +192,19 @@ class Sessions:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[PostgresTransaction]:
         """Open a read transaction on one snapshot."""
+        block: LazyTransaction | None = None
         try:
             async with self._block(reads=True) as block:
                 yield PostgresTransaction(block, self._clock, use_local_clock=self._use_local_clock)
         except DRIVER_ERRORS as exc:
-            raise translate_error(exc) from exc
+            raise _session_error(exc, block) from exc
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[PostgresTransaction]:
         """Open a write transaction; commit it, and publish its wake-up hints.
 
-        If the connection breaks before the commit, nothing was written; if it breaks during it, the outcome is unknown.
+        If the connection breaks before the commit, nothing was written and the transaction can be retried; if it
+        breaks during it, the outcome is unknown.
         """
         block: LazyTransaction | None = None
         try:
@@ -215,10 +215,7 @@ class Sessions:
             if hint is not None:
                 self._bus.publish(hint)
         except DRIVER_ERRORS as exc:
-            error = translate_error(exc)
-            if block is not None and block.committing and isinstance(error, Unavailable):
-                error = OutcomeUnknown("the connection broke during the commit: check the result before you retry")
-            raise error from exc
+            raise _session_error(exc, block) from exc
 
     async def vacuum(self) -> None:
         """Vacuum the tables, which cannot be done in a transaction."""
@@ -250,6 +247,22 @@ class Sessions:
         finally:
             with suppress(*DRIVER_ERRORS):
                 await self._pool.release(connection)
+
+
+def _session_error(exc: BaseException, block: LazyTransaction | None) -> BaseException:
+    """Return what an error of the driver means for the transaction of `block`, or for acquiring its connection.
+
+    A server ends sessions that were idle in a transaction for too long, which happens to a process that was stopped
+    or starved. Before the commit it has written nothing then.
+    """
+    error = translate_error(exc)
+    if block is None or not isinstance(error, Unavailable):
+        return error
+    if block.committing:
+        return OutcomeUnknown("the connection broke during the commit: check the result before you retry")
+    if isinstance(exc, _SESSION_ENDED):
+        return RetryTransaction("the server ended the session before the commit")
+    return error
 
 
 async def _with_retry(
