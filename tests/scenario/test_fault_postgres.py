@@ -125,7 +125,7 @@ async def holding_the_lock_of(url: str, lease: Lease) -> AsyncIterator[Any]:
 async def _waiting_for_locks(connection: Any) -> list[int]:
     """Return the sessions of the store that wait for a lock, once there are any."""
     sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'holdfast' AND wait_event_type = 'Lock'"
-    while not (rows := await connection.fetch(sql)):  # noqa: ASYNC110 - there is no notification
+    while not (rows := await connection.fetch(sql)):
         await asyncio.sleep(0.005)
         await connection.execute("SELECT pg_stat_clear_snapshot()")  # a transaction keeps its first look otherwise
     return [row["pid"] for row in rows]
