@@ -1,6 +1,6 @@
 """Recall: what was said is found by the next call, in its own space only, and the index equals a rebuild."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,38 @@ async def test_what_was_said_is_found_before_and_after_it_is_indexed(store: Stor
         assert sum(named) == pytest.approx(hits[0].score, abs=1e-4)
     assert (await recalling.recall.status(SPACE)).pending == 0
     assert (await recalling.recall.status(SPACE)).items == 2
+
+
+async def test_what_is_indexed_or_rebuilt_during_a_search_is_found(
+    store: Store, recalling: Recalling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await say(store, CAT, "Which cat sleeps where?", "A cat is a cat.")
+    quiet = await recalling.find("the cat")
+    meanwhile: list[Callable[[], Awaitable[None]]] = [
+        recalling.indexer.run_once,
+        lambda: rebuild(recalling),
+        lambda: rebuild(recalling),
+    ]
+    snapshot = store.recall_index.snapshot
+
+    async def then_indexed(*args: Any, **names: Any) -> Any:
+        taken = await snapshot(*args, **names)
+        if names.get("terms") and meanwhile:
+            await meanwhile.pop(0)()
+        return taken
+
+    monkeypatch.setattr(store.recall_index, "snapshot", then_indexed)
+    for left in (2, 0):  # the rebuilt index is replaced again before the second try
+        found = await recalling.find("the cat")
+        assert [hit.text for hit in found.hits] == [hit.text for hit in quiet.hits]
+        assert found.confidence == pytest.approx(quiet.confidence, abs=0.02)
+        assert len(meanwhile) == left
+
+
+async def rebuild(recalling: Recalling) -> None:
+    """Build the index again, swap it in, and drop the old one."""
+    await recalling.recall.rebuild(SPACE)
+    await recalling.indexer.run_once()
 
 
 async def test_the_tail_scores_as_the_index_does(store: Store, recalling: Recalling) -> None:

@@ -224,7 +224,7 @@ WITHOUT_SPACE: Final = {
     "notifications.dispatch": "one dispatcher serves all spaces",
     **dict.fromkeys(["webhooks.claim", "webhooks.settle", "webhooks.next_due"], "one loop serves all spaces"),
     **dict.fromkeys(
-        [f"recall_index.{name}" for name in ("spaces", "rows", "term_counts", "lexical", "drop_replaced")],
+        [f"recall_index.{name}" for name in ("spaces", "rows", "lexical", "drop_replaced")],
         "one indexer serves all spaces, and an index belongs to one",
     ),
     **dict.fromkeys(["run_counts.active", "health.check_write"], "the operator's"),

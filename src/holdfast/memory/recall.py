@@ -28,7 +28,7 @@ from holdfast.domain.recall import (
 )
 from holdfast.memory.analyser import terms
 from holdfast.memory.indexing import Analysis
-from holdfast.ports.recall import IndexRow, IndexSnapshot, Passage, RecallIndex, RecallSource
+from holdfast.ports.recall import IndexReplaced, IndexRow, IndexSnapshot, Passage, RecallIndex, RecallSource
 from holdfast.ports.runtime import Clock
 
 if TYPE_CHECKING:
@@ -67,10 +67,13 @@ class SpaceRecall:
             async with lock:
                 await self._load(space)
         await search.embed_query([] if space not in self._cached else self._cached[space].speakers)
-        async with lock:  # a matrix must not grow while it is ranked
-            snapshot, indexed = await self._load(space)
-            found = await search.rank(snapshot, indexed)
-        return await search.result(found)
+        while True:
+            try:
+                async with lock:  # a matrix must not grow while it is ranked
+                    found = await search.rank(*await self._load(space, terms=search.terms))
+                return await search.result(found)
+            except IndexReplaced:  # a rebuilt index was swapped in meanwhile
+                continue
 
     async def status(self, space: SpaceId) -> RecallStatus:
         """Return how far the index is."""
@@ -110,8 +113,8 @@ class SpaceRecall:
             if state is None or (state.key, state.epoch) != (cached.key, cached.epoch):
                 self._cached.pop(space, None)
 
-    async def _load(self, space: SpaceId) -> "tuple[IndexSnapshot, SpaceIndex]":
-        """Return the current state of an index, and its matrix."""
+    async def _load(self, space: SpaceId, *, terms: Sequence[str] = ()) -> "tuple[IndexSnapshot, SpaceIndex]":
+        """Return the current state of an index with the counts of `terms`, and its matrix."""
         from holdfast.memory.space_index import SpaceIndex
 
         embedder = self.analysis.embedder
@@ -120,7 +123,9 @@ class SpaceRecall:
         while True:
             key, epoch = (None, -1) if cached is None else (cached.key, cached.epoch)
             after = 0 if cached is None else cached.last_seq
-            snapshot = await self.index.snapshot(space, after=after, index=key, epoch=epoch, tail=MAX_TAIL_MESSAGES)
+            snapshot = await self.index.snapshot(
+                space, after=after, index=key, epoch=epoch, tail=MAX_TAIL_MESSAGES, terms=terms
+            )
             state = snapshot.state
             if state is None:
                 return snapshot, SpaceIndex(key=0, epoch=0, parts=parts)
@@ -161,6 +166,7 @@ class _Search:
         self._now = recall.clock.now()
         self._space = space
         self._query = query
+        self.terms = list(dict.fromkeys(terms(query.text)))
         self._vector: NDArray[Any] | None = None
         self._notices: list[str] = []
 
@@ -250,13 +256,13 @@ class _Search:
         from holdfast.memory.ranking import LEXICAL_CANDIDATES, bm25, idf
 
         state = snapshot.state
-        wanted = list(dict.fromkeys(terms(self._query.text)))
-        known = {} if state is None else await self._index.term_counts(state.key, wanted)
+        # From the snapshot: counted later, what the indexer took from the tail meanwhile would count twice.
+        known = snapshot.terms
         extra = Counter(term for passage in tail for term in passage.counts)
         items = len(tail) + (0 if state is None else state.items)
         length = sum(sum(passage.counts.values()) for passage in tail) + (0 if state is None else state.length)
         average = max(length / items, 1e-9) if items else 1.0
-        weights = {term: idf(items, extra[term] + known.get(term, (0, 0))[1]) for term in wanted}
+        weights = {term: idf(items, extra[term] + known.get(term, (0, 0))[1]) for term in self.terms}
         full = sum(weights.values())
         weights = dict(sorted(weights.items(), key=lambda each: -each[1])[:MAX_QUERY_TERMS])
         found: list[tuple[int, float]] = []

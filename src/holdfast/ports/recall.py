@@ -114,6 +114,12 @@ class IndexSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     tail: list[RecallSource]
     behind: int
     """Messages that are not indexed; more than the tail holds if it was cut."""
+    terms: Mapping[str, tuple[int, int]] = {}
+    """Key and item count of each known term that was asked for."""
+
+
+class IndexReplaced(Exception):
+    """The index that was searched is no longer the active one."""
 
 
 class RecallIndex(Protocol):
@@ -143,7 +149,9 @@ class RecallIndex(Protocol):
     async def drop_replaced(self, *, limit: int) -> bool:
         """Remove a part of a replaced index; return whether there is more to remove."""
 
-    async def snapshot(self, space: SpaceId, *, after: int, index: int | None, epoch: int, tail: int) -> IndexSnapshot:
+    async def snapshot(
+        self, space: SpaceId, *, after: int, index: int | None, epoch: int, tail: int, terms: Sequence[str] = ()
+    ) -> IndexSnapshot:
         """Return the state, the rows after `after` if `index` and `epoch` are current, and what is not indexed.
 
         At most `tail` messages are read behind the cursor, the newest threads first.
@@ -151,9 +159,6 @@ class RecallIndex(Protocol):
 
     async def rows(self, index: int, *, after: int, limit: int) -> list[IndexRow]:
         """Return items in the order in which they were added."""
-
-    async def term_counts(self, index: int, terms: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Return, for each known term, its key and the number of items that hold it."""
 
     async def lexical(
         self,
@@ -164,7 +169,10 @@ class RecallIndex(Protocol):
         limit: int,
         only: Sequence[int] | None,
     ) -> list[tuple[int, float]]:
-        """Return the items with the best BM25 for weighted terms, best first; `only` narrows the items."""
+        """Return the items with the best BM25 for weighted terms, best first; `only` narrows the items.
+
+        Raises `IndexReplaced` if the index is not the active one.
+        """
 
     async def sources(
         self, space: SpaceId, keys: Sequence[tuple[RecallKind, int]]

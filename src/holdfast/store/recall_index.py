@@ -15,6 +15,7 @@ from holdfast.domain.message import Role
 from holdfast.domain.recall import BM25_B, BM25_K, MEMORY_TOOL_NAMES, RecallKind
 from holdfast.ports.recall import (
     CursorMove,
+    IndexReplaced,
     IndexRow,
     IndexSnapshot,
     IndexState,
@@ -195,9 +196,17 @@ class SqlRecallIndex(SqlPort):
 
     @reads
     async def snapshot(
-        self, tx: Transaction, space: SpaceId, *, after: int, index: int | None, epoch: int, tail: int
+        self,
+        tx: Transaction,
+        space: SpaceId,
+        *,
+        after: int,
+        index: int | None,
+        epoch: int,
+        tail: int,
+        terms: Sequence[str] = (),
     ) -> IndexSnapshot:
-        """Return the state of the index, its new rows, and what it lacks."""
+        """Return the state of the index, its new rows, its counts of terms, and what it lacks."""
         key = await space_key(tx, space)
         active = await tx.one("active_index", space_key=key)
         building = await tx.one("building_index", space_key=key)
@@ -209,18 +218,16 @@ class SqlRecallIndex(SqlPort):
         behind = await tx.one("messages_behind", space_key=key)
         assert behind is not None
         sources = await _tail(tx, key, limit=tail)
-        return IndexSnapshot(state=state, rows=rows, tail=sources, behind=int(behind["messages"]))
+        counts: dict[str, tuple[int, int]] = {}
+        if state is not None and terms:
+            found = await tx.many("term_counts", [(state.key, term) for term in terms])
+            counts = {row["term"]: (row["term_key"], row["df"]) for row in found}
+        return IndexSnapshot(state=state, rows=rows, tail=sources, behind=int(behind["messages"]), terms=counts)
 
     @reads
     async def rows(self, tx: Transaction, index: int, *, after: int, limit: int) -> list[IndexRow]:
         """Return items in the order in which they were added."""
         return [to_index_row(row) for row in await tx.all("items_after", index_key=index, after=after, limit=limit)]
-
-    @reads
-    async def term_counts(self, tx: Transaction, index: int, terms: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Return key and item count of each known term."""
-        rows = await tx.many("term_counts", [(index, term) for term in dict.fromkeys(terms)])
-        return {row["term"]: (row["term_key"], row["df"]) for row in rows}
 
     @reads
     async def lexical(
@@ -236,6 +243,8 @@ class SqlRecallIndex(SqlPort):
         """Return the items with the best BM25."""
         if not weights:
             return []
+        if await tx.one("is_active_index", index_key=index) is None:
+            raise IndexReplaced
         rows = await tx.all(
             "lexical_scores",
             k=BM25_K,

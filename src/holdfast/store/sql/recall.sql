@@ -1,6 +1,9 @@
 -- name: active_index
 SELECT * FROM recall_indexes WHERE space_key = :space_key AND active = 1;
 
+-- name: is_active_index
+SELECT index_key FROM recall_indexes WHERE index_key = :index_key AND active = 1;
+
 -- name: building_index
 SELECT * FROM recall_indexes WHERE space_key = :space_key AND active = 0;
 
