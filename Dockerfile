@@ -5,7 +5,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY console/hatch_build.py console/hatch_build.py
 COPY src src
 RUN python -m venv /opt/holdfast \
-    && /opt/holdfast/bin/pip install --no-cache-dir -c constraints.txt '.[anthropic,nats,openai,postgres]'
+    && /opt/holdfast/bin/pip install --no-cache-dir -c constraints.txt '.[anthropic,memory,nats,openai,postgres,uvloop,web]'
 
 FROM python:3.12-slim
 RUN apt-get update \

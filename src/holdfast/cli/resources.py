@@ -12,6 +12,7 @@ from holdfast.cli.output import print_json
 from holdfast.cli.tables import one_line, print_done, print_list, print_object, short_time, write_content
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.notification import Notification
+from holdfast.domain.packages import install_command
 
 artifact: Final = new_group("List and read artifacts.")
 file: Final = new_group("Store, list and read files.")
@@ -256,6 +257,9 @@ def list_models(
         catalog = msgspec.json.decode(hf.request("GET", "/models"))
     usable = {each["name"] for each in catalog["providers"] if each.get("has_key")}
     wanted = {provider} if provider is not None else usable
+    empty = "no provider has a key: set one, such as OPENAI_API_KEY" if provider is None else "no such model"
+    if not catalog["models"]:
+        empty = f"the server has no list of models: run `{install_command('openai')}` for it"
     print_list(
         [each for each in catalog["models"] if each["provider"] in wanted],
         [
@@ -264,5 +268,5 @@ def list_models(
             ("input", lambda each: each["input_usd_per_million"]),
             ("output", lambda each: each["output_usd_per_million"]),
         ],
-        empty="no provider has a key: set one, such as OPENAI_API_KEY" if provider is None else "no such model",
+        empty=empty,
     )

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.domain.packages import has_extra, install_command
 from holdfast.memory.analyser import UNSPACED_CHARS, fold
 from holdfast.memory.japanese import load_japanese
 
@@ -48,7 +49,7 @@ class StaticVectors:
     """Implements `Embedder` with tables that are read on first use."""
 
     def __init__(self) -> None:
-        english = find_spec("wordllama") is not None and find_spec("tokenizers") is not None
+        english = has_extra("memory")
         self._folder = _package_folder("wordllama") if english else None
         self._japanese = load_japanese()
 
@@ -77,10 +78,10 @@ class StaticVectors:
     def notice(self) -> str | None:
         """What is missing, if something is."""
         missing = [
-            *(["English (install the package `wordllama`)"] if self._folder is None else []),
+            *([f"English (run `{install_command('memory')}`)"] if self._folder is None else []),
             *(["Japanese (the data file was not built: `make japanese`)"] if self._japanese is None else []),
         ]
-        return f"there are no vectors for {' and '.join(missing)}: recall compares words only" if missing else None
+        return f"recall compares words only, without vectors, in {' and '.join(missing)}" if missing else None
 
     async def embed(self, texts: Sequence[str]) -> "Vectors":
         """Return one normalised row per text."""
