@@ -96,6 +96,7 @@ def _memory(named: World, own: World) -> NewMemory:
 NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
     ThreadId: lambda own, named: [named.thread],
     RunId: lambda own, named: [named.run],
+    Sequence[RunId]: lambda own, named: [[named.run]],
     MessageId: lambda own, named: [named.message],
     InterruptId: lambda own, named: [named.interrupt],
     ArtifactId: lambda own, named: [named.artifact],

@@ -11,7 +11,7 @@ export type Me = Schemas["Me"];
 export type Message = Schemas["Message"];
 export type Run = Schemas["Run"];
 export type RunStatus = Run["status"];
-export type Step = Schemas["Step"];
+export type Step = Schemas["RecordedStep"];
 export type Task = Schemas["ThreadTask"];
 export type ThreadDetail = Schemas["ThreadDetail"];
 

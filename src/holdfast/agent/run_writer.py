@@ -28,7 +28,7 @@ from holdfast.domain.events import (
 )
 from holdfast.domain.events.custom import HoldfastEvent, StepChanged, from_custom, step_changed, to_custom
 from holdfast.domain.ids import InterruptId, MessageId, TimerId, ToolCallId
-from holdfast.domain.instant import instant
+from holdfast.domain.instant import Instant, instant
 from holdfast.domain.interrupt import NewInterrupt
 from holdfast.domain.limits import Usage
 from holdfast.domain.memory import NewMemory
@@ -78,6 +78,10 @@ class RunWriter:
         self.spent: Usage | None = None
         """The spent budget, if it has changed since it was last emitted."""
         self.last_event_seq = last_event_seq
+
+    def now(self) -> Instant:
+        """Return the time of the run's clock."""
+        return instant(self._clock.now())
 
     def emit(self, *events: Event) -> None:
         """Add events to the draft, normalised into a valid AG-UI stream."""

@@ -34,7 +34,7 @@ from holdfast.control.threads import ConversationControl, ThreadControl
 from holdfast.control.tickets import TicketControl
 from holdfast.control.webhooks import WebhookControl
 from holdfast.ports.artifacts import Artifacts, Files
-from holdfast.ports.log import Messages
+from holdfast.ports.log import Messages, Steps
 from holdfast.ports.memory import Memories
 from holdfast.ports.queue import Interrupts
 from holdfast.ports.reminders import Reminders
@@ -64,6 +64,7 @@ class UseCases(NamedTuple):
     runs: RunControl
     run_store: Runs
     details: RunDetailsControl
+    step_store: Steps
     interrupt_store: Interrupts
     artifacts: ArtifactControl
     artifact_store: Artifacts

@@ -152,9 +152,9 @@ class PrincipalUseCases:
                 runs=store.runs,
                 threads=store.threads,
                 events=store.events,
-                steps=store.steps,
                 contexts=store.contexts,
             ),
+            step_store=store.steps,
             interrupt_store=store.interrupts,
             artifacts=ArtifactControl(
                 artifacts=store.artifacts,

@@ -18,7 +18,7 @@ from holdfast.domain.limits import Usage
 from holdfast.domain.message import Message
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Run, RunStatus
-from holdfast.domain.step import Step
+from holdfast.domain.step import RecordedStep, Step
 
 
 class Journal(Protocol):
@@ -181,6 +181,20 @@ class Steps(Protocol):
 
     async def of_run(self, space: SpaceId, run: RunId) -> list[Step]:
         """Return the steps of `run` by number."""
+
+    async def page(
+        self,
+        space: SpaceId,
+        run: RunId,
+        *,
+        tree: bool = False,
+        limit: int = DEFAULT_PAGE_SIZE,
+        cursor: str | None = None,
+    ) -> Page[RecordedStep]:
+        """Return steps of `run` by number; with `tree` then those of its descendants, by run, parents first.
+
+        The cost of a page does not depend on the number of steps before it.
+        """
 
 
 class Contexts(Protocol):

@@ -55,7 +55,7 @@ async def apply_commits(tx: Transaction, commits: Sequence[PreparedCommit]) -> l
     if len(await tx.many("consume", consumed)) != len(consumed):
         raise Invalid("a consumed inbox item does not exist, or was consumed before", field="consumed")
     steps = [
-        (commit.lease.run_key, *values, tx.now, tx.now if step.state.settled else None)
+        (commit.lease.run_key, *values, commit.lease.owner, tx.now, tx.now, tx.now if step.state.settled else None)
         for commit in accepted
         for step, values in zip(commit.commit.steps, commit.steps, strict=True)
     ]

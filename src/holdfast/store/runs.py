@@ -7,6 +7,7 @@ from typing import Final
 from holdfast.domain.errors import Invalid, RunActive
 from holdfast.domain.idempotency import check_idempotency_key
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.limits import Usage
 from holdfast.domain.new_run import CreatedRun, NewRun, check_new_run, title_of
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.domain.run import Run, RunError, RunStatus, check_move
@@ -24,7 +25,7 @@ from holdfast.store.creation import (
 from holdfast.store.messages import to_messages
 from holdfast.store.recall_items import lock_indexes, remove_run
 from holdfast.store.run_end import RunEnd, end_run_trees, lock_run_trees
-from holdfast.store.run_rows import list_runs, run_by_key, run_key_of, run_row, to_run
+from holdfast.store.run_rows import list_runs, run_by_key, run_key_of, run_row, to_run, to_usage
 from holdfast.store.spaces import space_key
 from holdfast.store.timers import settle_timer
 from holdfast.store.transaction import Database, RetryTransaction, SqlPort, Transaction, reads, writes
@@ -97,6 +98,13 @@ class SqlRuns(SqlPort):
         """Return runs, newest first."""
         check_page_size(limit)
         return await list_runs(tx, space, where or RunFilter(), limit=limit, cursor=cursor)
+
+    @reads
+    async def tree_usage(self, tx: Transaction, space: SpaceId, runs: Sequence[RunId]) -> dict[RunId, Usage]:
+        """Return the usage of runs with their descendants."""
+        await space_key(tx, space)
+        rows = await tx.many("tree_usage", [(space, run) for run in dict.fromkeys(runs)])
+        return {row["root_id"]: to_usage(row) for row in rows}
 
     @reads
     async def count_active_children(self, tx: Transaction, space: SpaceId, run: RunId) -> int:

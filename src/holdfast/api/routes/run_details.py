@@ -14,7 +14,8 @@ from holdfast.domain.limits import MAX_SAFE_INTEGER
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Run
 from holdfast.domain.space import DEFAULT_SPACE
-from holdfast.domain.step import Step
+from holdfast.domain.step import RecordedStep
+from holdfast.ports.log import Steps
 from holdfast.ports.queue import Interrupts
 
 _TAGS = ["runs"]
@@ -47,14 +48,18 @@ async def list_events(
 
 @get(space_paths("/runs/{run_id:str}/steps"), summary="List a run's steps", tags=_TAGS)
 async def list_steps(
-    details: NamedDependency[RunDetailsControl],
+    step_store: PortDependency[Steps],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    tree: Annotated[bool, QueryParameter(description="Whether the steps of all descendants are included.")] = False,
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
-) -> Page[Step]:
-    """Return the model calls and tool calls of a run in order, with the outcome of each."""
-    return await details.steps(space_id, run_id, limit=limit, cursor=cursor)
+) -> Page[RecordedStep]:
+    """Return the model calls and tool calls of a run in order, with the outcome of each, its workers and times.
+
+    With `tree=true` the steps of its descendants follow, by run: those of a parent before those of its children.
+    """
+    return await step_store.page(space_id, run_id, tree=tree, limit=limit, cursor=cursor)
 
 
 @get(space_paths("/runs/{run_id:str}/context"), summary="Read the context of a model call", tags=_TAGS)
