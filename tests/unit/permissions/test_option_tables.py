@@ -82,6 +82,11 @@ sdiff -w 80 a b
 cpio -idv -F a.cpio
 nm -D a.o
 ar rcs liba.a a.o
+sed 's/[a-z]*/x/' a
+sed -E 's/[^0-9]+$//g' a
+sed 's/[[:space:]]*$//' a
+sed 's/\\[x\\]/[y]/' a
+sed -n 's,[^_[:alnum:].-],,gp' a
 """.strip().splitlines()
 RUNNING = """
 tar cIf rm a.tar b

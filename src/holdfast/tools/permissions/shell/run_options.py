@@ -192,6 +192,8 @@ _SED_COMMAND: Final = re.compile(
     rf"[ \t]*(?:{_SED_ADDRESS}(?:,{_SED_ADDRESS})?)?[ \t]*!?[ \t]*(?P<verb>[pdqQ=nNgGhHxlDPs])"
 )
 _SED_FLAGS: Final = re.compile(r"[gpiIM0-9]*")
+_SED_BRACKETS: Final = re.compile(r"\\.|\[\^?(?:[^\[\]\\^]|\[:[a-z]+:\])(?:[^\[\]\\]|\[:[a-z]+:\])*\]")
+"""Escaped characters, and sets of characters whose first `]` ends them."""
 _SED_END: Final = re.compile(r"[ \t]*(?:[;\n]|\Z)")
 
 
@@ -243,8 +245,8 @@ def _substitution_end(script: str, position: int) -> int | None:
             position += 2 if script[position] == "\\" else 1
         if position >= len(script):
             return None
-        part = script[start:position]
-        if part.count("[") != part.count("]") or "\n" in part:
+        # A delimiter ends the part everywhere for one `sed`, and only outside of brackets for another.
+        if not {"[", "]"}.isdisjoint(_SED_BRACKETS.sub("", script[start:position])):
             return None
     return position + 1
 

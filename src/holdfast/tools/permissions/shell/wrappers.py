@@ -49,7 +49,9 @@ _WRAPPERS: Final[Mapping[str, _Wrapper]] = {
     "nohup": _Wrapper(options=OptionGrammar()),
     "setsid": _Wrapper(options=OptionGrammar(flags="cfwVh", long="ctty fork wait")),
     "builtin": _Wrapper(options=OptionGrammar()),
-    "exec": _Wrapper(options=OptionGrammar(flags="l", valued="a"), may_be_alone=True),
+    # A name of the program other than its own (`exec -a`, `exec -l`, `env --argv0`) can be a command to it, as
+    # `git-push` is to git: such options are in no table.
+    "exec": _Wrapper(options=OptionGrammar(), may_be_alone=True),
     # The keyword of bash has one option; those of the program of this name mean something else to it.
     "time": _Wrapper(options=OptionGrammar(flags="p"), may_be_alone=True),
     "nice": _Wrapper(options=OptionGrammar(flags="0123456789", valued="n", long="adjustment="), may_be_alone=True),
@@ -85,7 +87,7 @@ _ENV_OPTIONS: Final = OptionGrammar(
     flags="i0v",
     valued="uCS",
     long="ignore-environment null unset= chdir= split-string= block-signal=? default-signal=? ignore-signal=? "
-    "list-signal-handling debug argv0=",
+    "list-signal-handling debug",
 )
 _SHELL_NAMES: Final = frozenset({"bash", "sh", "dash"})
 """Shells that read the small grammar alike."""
