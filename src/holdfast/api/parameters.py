@@ -33,8 +33,12 @@ Cursor: TypeAlias = Annotated[
         description="The `next_cursor` of the previous page.",
     ),
 ]
-IdQuery: TypeAlias = Annotated[str | None, QueryParameter(pattern=r"^[A-Za-z0-9_-]{1,128}\Z")]
+ID_PATTERN: Final = r"^[A-Za-z0-9_-]{1,128}\Z"
+IdQuery: TypeAlias = Annotated[str | None, QueryParameter(pattern=ID_PATTERN)]
 """An id in the query."""
+SequenceQuery: TypeAlias = Annotated[
+    int | None, QueryParameter(ge=0, le=MAX_SAFE_INTEGER, description="The `sequence` of a message on the branch.")
+]
 ChildrenQuery: TypeAlias = Annotated[
     bool, QueryParameter(description="Whether threads that were created for sub-agents are included.")
 ]

@@ -155,6 +155,14 @@ class Messages(Protocol):
     async def of_run(self, space: SpaceId, run: RunId) -> list[Message]:
         """Return the messages of `run` alone, oldest first."""
 
+    async def after(
+        self, space: SpaceId, run: RunId, *, sequence: int | None = None, limit: int = DEFAULT_PAGE_SIZE
+    ) -> list[Message]:
+        """Return the first `limit` messages of `run`'s chain after a sequence, or from its beginning, oldest first.
+
+        A sequence that is not on this chain is refused (`Invalid`). The cost does not depend on the chain's length.
+        """
+
     async def get(self, space: SpaceId, run: RunId, message: MessageId) -> Message:
         """Return the message with that id on `run`'s chain; a revision with that id on another branch is ignored."""
 

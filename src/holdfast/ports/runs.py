@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast.domain.branch import BranchTotals, ForkPoint
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant
 from holdfast.domain.limits import Usage
@@ -99,6 +100,15 @@ class Runs(Protocol):
 
     async def tree_usage(self, space: SpaceId, runs: Sequence[RunId]) -> dict[RunId, Usage]:
         """Return the usage of each of `runs` with all its descendants; deleted runs are left out."""
+
+    async def branch_point(self, space: SpaceId, a: RunId, b: RunId) -> ForkPoint | None:
+        """Return the last message that the chains of two runs of a thread have in common, if there is one.
+
+        Runs of two threads are refused (`Invalid`). The cost does not depend on the length of the chains.
+        """
+
+    async def branch_totals(self, space: SpaceId, run: RunId, *, other: RunId) -> BranchTotals:
+        """Return what the chain of `run` did after the last message that it has in common with that of `other`."""
 
     async def count_active_children(self, space: SpaceId, run: RunId) -> int:
         """Return the number of child runs of `run` that have not ended."""

@@ -107,7 +107,7 @@ class SqlSteps(SqlPort):
         page, next_cursor = rows[:limit], None
         if len(rows) > limit:
             next_cursor = f"{runs[page[-1]['run_key']]}.{page[-1]['number']}" if tree else str(page[-1]["number"])
-        children = await _spawned_runs(tx, space, [row["key"] for row in page if row["kind"] == StepKind.TOOL])
+        children = await spawned_runs(tx, space, [row["key"] for row in page if row["kind"] == StepKind.TOOL])
         return Page(
             items=[_to_recorded_step(row, runs[row["run_key"]], children.get(row["key"])) for row in page],
             next_cursor=next_cursor,
@@ -122,7 +122,7 @@ def _parse_step_cursor(cursor: str, run: RunId | None) -> tuple[RunId, int]:
     return RunId(name) if run is None else run, int(number)
 
 
-async def _spawned_runs(tx: Transaction, space: SpaceId, keys: Iterable[str]) -> dict[str, RunId]:
+async def spawned_runs(tx: Transaction, space: SpaceId, keys: Iterable[str]) -> dict[str, RunId]:
     """Return the runs that tool calls spawned, by the key of the step."""
     ids = {RunId(derived_id("run", key=key)): key for key in keys}
     rows = await tx.many("existing_runs", [(space, id) for id in ids])

@@ -17,7 +17,8 @@ PUBLIC_ROUTES: Final = frozenset(
 
 _READ_ROUTES: Final = """
     read_version list_spaces read_space read_usage list_grants list_agents read_agent
-    list_threads read_thread list_messages list_revisions list_run_messages read_history read_tree export_thread
+    list_threads read_thread list_messages read_message compare_branches
+    list_revisions list_run_messages read_history read_tree export_thread
     list_plan_items read_plan_item read_plan list_space_tasks
     list_thread_runs read_thread_run list_runs read_run list_events list_steps read_context list_children
     list_interrupts list_artifacts read_artifact list_run_artifacts list_thread_artifacts
