@@ -228,6 +228,7 @@ def test_a_second_ctrl_c_offers_to_cancel(server: Server) -> None:
             chat.type("\x03")
             chat.expect(r"cancel the run\? \[y/N\]")
             chat.type("y\n")
+            chat.expect("cancelled; /retry")
             chat.expect("you › ")
             assert hf.run(runs[0].id).get().status == "cancelled"
             chat.type("\x03")

@@ -243,6 +243,8 @@ class Conversation:
         ended = await run.get()
         if ended.error is not None:
             print_message(f"{ended.error.message} [{ended.error.code}]; /retry goes on after the last step")
+        elif ended.status is RunStatus.CANCELLED:
+            print_message("cancelled; /retry goes on after the last step")
         return True
 
     async def _show(self, run: "RemoteRun") -> None:

@@ -6,7 +6,14 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from holdfast.cli.arguments import ArtifactArgument, FileArgument, LimitOption, SpaceArgument
+from holdfast.cli.arguments import (
+    ArtifactArgument,
+    FileArgument,
+    LimitOption,
+    SpaceArgument,
+    complete_runs,
+    complete_threads,
+)
 from holdfast.cli.command import command, connect, connect_async, new_group, options, run_until_interrupted
 from holdfast.cli.output import print_json
 from holdfast.cli.tables import one_line, print_done, print_list, print_object, short_time, write_content
@@ -27,8 +34,12 @@ FileOption = Annotated[
 
 @command(artifact, "list")
 def list_artifacts(
-    run: Annotated[str | None, typer.Option(metavar="RUN_ID", help="Only of this run.")] = None,
-    thread: Annotated[str | None, typer.Option(metavar="THREAD_ID", help="Only of this thread.")] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="RUN_ID", autocompletion=complete_runs, help="Only of this run.")
+    ] = None,
+    thread: Annotated[
+        str | None, typer.Option(metavar="THREAD_ID", autocompletion=complete_threads, help="Only of this thread.")
+    ] = None,
     limit: LimitOption = 50,
 ) -> None:
     """List artifacts, newest first."""

@@ -5,7 +5,16 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from holdfast.cli.arguments import AgentFilter, InputArgument, LimitOption, ModelOption, ThreadArgument, read_input
+from holdfast.cli.arguments import (
+    AgentFilter,
+    InputArgument,
+    LimitOption,
+    ModelOption,
+    ThreadArgument,
+    complete_agents,
+    complete_runs,
+    read_input,
+)
 from holdfast.cli.command import command, connect, new_group, options, run_until_interrupted
 from holdfast.cli.output import print_json, print_message
 from holdfast.cli.tables import one_line, print_done, print_list, print_object, print_tree, short_time
@@ -97,12 +106,18 @@ def fork(
     thread_id: ThreadArgument,
     input: InputArgument = None,
     run: Annotated[
-        str | None, typer.Option(metavar="RUN_ID", help="The run to branch from; by default the newest.")
+        str | None,
+        typer.Option(
+            metavar="RUN_ID", autocompletion=complete_runs, help="The run to branch from; by default the newest."
+        ),
     ] = None,
     after: Annotated[
         int | None, typer.Option(metavar="NUMBER", min=0, help="Branch after this message; by default after the run.")
     ] = None,
-    agent: Annotated[str | None, typer.Option(metavar="NAME", help="The agent; by default that of the thread.")] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", autocompletion=complete_agents, help="The agent; by default that of the thread."),
+    ] = None,
     model: ModelOption = None,
 ) -> None:
     """Start a run on a new branch of a thread, and print its id."""
