@@ -40,3 +40,7 @@ def write_workspace(folder: Path) -> None:
         (agent / "AGENT.md").write_text("Do as you are told.")
         (agent / "agent.json").write_text(json.dumps(settings))
         (agent / "script.json").write_text(json.dumps(script))
+    broken = folder / "agents" / "oven"
+    broken.mkdir()
+    (broken / "AGENT.md").write_text("Watch the oven.")
+    (broken / "agent.json").write_text('{"model": "openai:gpt-5", "tols": ["bash"]}')

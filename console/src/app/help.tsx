@@ -1,10 +1,10 @@
 /** All keys, in a dialog. */
 import { useEffect, useRef } from "preact/hooks";
 import { helpShown } from "../parts/keys";
+import { PLACES } from "./places";
 
 const KEYS: [string, string][] = [
-  ["g i", "inbox"],
-  ["g t", "threads"],
+  ...PLACES.flatMap((place): [string, string][] => (place.key ? [[`g ${place.key}`, place.label.toLowerCase()]] : [])),
   ["j k", "next, previous"],
   ["Enter", "open"],
   ["/", "filter"],

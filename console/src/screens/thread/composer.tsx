@@ -3,6 +3,7 @@ import { type ReadonlySignal, type Signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { useLocation } from "preact-iso";
 import { ApiError, newKey, post } from "../../api/client";
+import { BASE } from "../../api/space";
 import { ENDED, type Interrupt, type Run } from "../../api/types";
 import { answer } from "../../live/questions";
 import type { ThreadView } from "../../live/thread";
@@ -64,7 +65,7 @@ export function Composer({ view, open, fork }: Props) {
       key.current = newKey();
       const branched = fork.value !== null || mode === "fork";
       fork.value = null;
-      if (started && branched) route(`/console/t/${view.id}/${started.id}`);
+      if (started && branched) route(`${BASE}/t/${view.id}/${started.id}`);
       view.refresh();
     } catch (failed) {
       error.value = failed instanceof ApiError ? failed.message : String(failed);

@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 import { ApiError, patch, post } from "../../api/client";
+import { BASE } from "../../api/space";
 import { ENDED } from "../../api/types";
 import type { ThreadView } from "../../live/thread";
 import { recent } from "../../live/threads";
@@ -31,7 +32,7 @@ export function Heading({ view, onFork, onSide }: { view: ThreadView; onFork: ()
   const copyLink = (): void => void navigator.clipboard?.writeText(location.href);
   const cancel = (): void => act(() => post(`/api/runs/${run?.id}/cancel`, {}));
   const retry = (): void => act(() => post(`/api/runs/${run?.id}/retry`, {}));
-  useKeys({ f: onFork, y: copyLink, Escape: () => route("/console/threads") });
+  useKeys({ f: onFork, y: copyLink, Escape: () => route(`${BASE}/threads`) });
   const isLive = run !== null && !ENDED.has(run.status);
   const archived = thread?.status === "archived";
   const choices: Choice[] = [
@@ -47,7 +48,7 @@ export function Heading({ view, onFork, onSide }: { view: ThreadView; onFork: ()
   return (
     <header>
       <div class="names">
-        <a class="back phone-only" href="/console/threads" aria-label="All threads">
+        <a class="back phone-only" href={`${BASE}/threads`} aria-label="All threads">
           <Icon name="back" />
         </a>
         <h1>{thread?.title ?? (view.loaded.value ? view.id : "…")}</h1>

@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { get, url } from "../../api/client";
+import { BASE } from "../../api/space";
 import type { Page, Task } from "../../api/types";
 import type { ThreadView } from "../../live/thread";
 import { type Branch, treeOf } from "../../log/branches";
@@ -145,7 +146,7 @@ function RunLine({ branch, view, shown }: { branch: Branch; view: ThreadView; sh
   return (
     <li>
       <a
-        href={`/console/t/${view.id}/${run.id}`}
+        href={`${BASE}/t/${view.id}/${run.id}`}
         aria-current={run.id === view.tipId ? "true" : undefined}
         class={shown.has(run.id) ? "" : "aside"}
       >
