@@ -1,5 +1,6 @@
 """Search over HTTP: what was said is found by the next request, with excerpts that show why, in its own space."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
@@ -55,6 +56,30 @@ async def test_messages_and_threads_are_found_at_once_with_highlights(http: http
     assert inside["results"][0]["excerpt"]["text"] == "Bring coffee on Friday."
     elsewhere = (await http.get(f"/threads/{other}/messages/search", params={"q": "coffee", "type": "keyword"})).json()
     assert elsewhere["results"] == []
+
+
+async def test_a_memory_file_is_found_as_it_is_on_disk(http: httpx2.AsyncClient) -> None:
+    async def found(query: str, **more: str) -> list[tuple[str, str]]:
+        results = (await http.get("/memories/search", params={"q": query, **more})).json()["results"]
+        return [(hit["id"], hit["excerpt"]["text"]) for hit in results if hit["kind"] == "file"]
+
+    assert (await http.put("/memory/MEMORY.md", json={"text": "- The office is closed.\n"})).status_code == 200
+    assert await found("office closed") == [("MEMORY.md", "- The office is closed.")]
+    await http.put("/memory/MEMORY.md", json={"text": "- The cellar floods.\n"})
+    assert await found("cellar") == [("MEMORY.md", "- The cellar floods.")]
+    assert await found("cellar", target="abstract") == []
+    await http.delete("/memory/MEMORY.md")
+    assert await found("cellar") == []
+
+
+async def test_a_thread_is_outlined_after_its_run_and_its_outline_is_highlighted(http: httpx2.AsyncClient) -> None:
+    thread = await say(http, "Always water the ferns on Sundays.", title="Plants")
+    while (await http.get(f"/threads/{thread}")).json()["summary"] is None:
+        await asyncio.sleep(0.05)
+    (found,) = (await http.get("/threads/search", params={"q": "fern", "type": "keyword"})).json()["results"]
+    assert found["thread"]["key_points"] == ["Always water the ferns on Sundays."]
+    assert found["excerpt"]["text"].startswith("Plants\nAlways water the ferns on Sundays.")
+    assert marked(found)[0] == "ferns"
 
 
 async def test_japanese_is_found_and_highlighted(http: httpx2.AsyncClient) -> None:

@@ -75,6 +75,7 @@ STANDARD_REGEX_USERS: Final[dict[str, str]] = {
     "memory/analyser.py": _ONE_PASS,
     "memory/dates.py": _ONE_PASS,
     "memory/japanese.py": _ONE_PASS,
+    "memory/outlines.py": _ONE_PASS,
     "memory/ranking.py": _ONE_PASS,
     "memory/rules.py": _ONE_PASS,
     "memory/static_vectors.py": _ONE_PASS,

@@ -13,6 +13,7 @@ import holdfast.ports
 from holdfast.ports.artifacts import Artifacts, Files
 from holdfast.ports.log import Contexts, EventLog, Journal, Messages, Steps, Values
 from holdfast.ports.memory import Forgetting, Memories, MemoryArchive, MemoryGraph
+from holdfast.ports.outlines import ThreadOutlines
 from holdfast.ports.queue import Inbox, Interrupts, Leases, RunCounts, StoreHealth, Subscriptions, Timers
 from holdfast.ports.recall import RecallIndex
 from holdfast.ports.reminders import Reminders
@@ -49,6 +50,7 @@ class Ports(NamedTuple):
     memory_archive: MemoryArchive
     memory_graph: MemoryGraph
     recall_index: RecallIndex
+    outlines: ThreadOutlines
     forgetting: Forgetting
     timers: Timers
     schedules: Schedules
@@ -89,6 +91,7 @@ def ports_of(store: Store) -> Ports:
         memory_archive=store.memory_archive,
         memory_graph=store.memory_graph,
         recall_index=store.recall_index,
+        outlines=store.outlines,
         forgetting=store.forgetting,
         timers=store.timers,
         schedules=store.schedules,

@@ -228,6 +228,7 @@ WITHOUT_SPACE: Final = {
         [f"recall_index.{name}" for name in ("spaces", "rows", "lexical", "drop_replaced")],
         "one indexer serves all spaces, and an index belongs to one",
     ),
+    **dict.fromkeys(["outlines.pending", "outlines.put"], "one outliner serves all spaces"),
     **dict.fromkeys(["run_counts.active", "health.check_write"], "the operator's"),
 }
 

@@ -1,15 +1,18 @@
 """Recall of a workspace: its embedder, its search, and the loop that keeps its index current."""
 
+import asyncio
 from pathlib import Path
 from typing import Final
 
 from holdfast.engine.loops import WakeEvent, run_forever
 from holdfast.engine.watcher import Watcher
 from holdfast.memory.indexing import Analysis, Indexer, Redact
+from holdfast.memory.outlines import Outliner
 from holdfast.memory.recall import SpaceRecall
 from holdfast.memory.static_vectors import StaticVectors, static_vectors
 from holdfast.ports.bus import WAKEUP_FALLBACK_SECONDS, WakeHint
 from holdfast.ports.memory import Embedder
+from holdfast.ports.model import Models
 from holdfast.ports.runtime import Clock
 from holdfast.store.store import Store
 from holdfast.workspace.settings import RecallSettings
@@ -30,6 +33,7 @@ class WorkspaceRecall:
         redact: Redact,
         clock: Clock,
         watcher: Watcher,
+        models: Models,
     ) -> None:
         """Search the store with the embedder of `settings`; a relative folder in them is one of `folder`."""
         tables = static_vectors()
@@ -37,7 +41,9 @@ class WorkspaceRecall:
         self.search = SpaceRecall(store.recall_index, analysis, clock)
         self._indexer = Indexer(store.recall_index, analysis)
         self._watcher = watcher
+        self._outliner = Outliner(store.outlines, models=models, model=settings.outline_model, redact=redact)
         self._wake = WakeEvent(min_interval=MIN_INDEX_INTERVAL_SECONDS)
+        self._indexed = asyncio.Event()
 
     async def run(self) -> None:
         """Index what is said until cancelled; no run waits for it."""
@@ -51,7 +57,17 @@ class WorkspaceRecall:
     async def _index_once(self) -> None:
         await self._wake.wait(seconds=WAKEUP_FALLBACK_SECONDS)
         await self._indexer.run_once()
+        self._indexed.set()
         await self.search.evict_stale()
+
+    async def run_outlines(self) -> None:
+        """Keep the outlines of threads current until cancelled: they follow the index."""
+        await run_forever("outlining threads", self._outline_once)
+
+    async def _outline_once(self) -> None:
+        await self._indexed.wait()
+        self._indexed.clear()
+        await self._outliner.run_once()
 
 
 def _embedder(settings: RecallSettings, tables: StaticVectors, folder: Path) -> Embedder | None:

@@ -172,6 +172,7 @@ async def open_workspace(
             redact=tools.redaction.text,
             clock=now,
             watcher=watcher,
+            models=models,
         )
         executor = AgentExecutor(
             journal=observability.journal(store.journal),
@@ -208,6 +209,7 @@ async def open_workspace(
                 lambda: run_every("synchronising daemons", daemons.sync, seconds=DAEMON_SYNC_SECONDS),
                 lambda: run_every("loading function tools", tools.functions.refresh, seconds=REFRESH_SECONDS),
                 recall.run,
+                recall.run_outlines,
                 WebhookLoop(
                     webhooks=store.webhooks, http=WebClient(tools.web_addresses), watcher=watcher, clock=now
                 ).run,

@@ -1,6 +1,6 @@
 """`holdfast thread …`: read, branch, export and close threads."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 import typer
@@ -137,10 +137,15 @@ def search(
     limit: Annotated[
         int, typer.Option("--limit", "-n", metavar="NUMBER", min=1, max=100, help="At most so many.")
     ] = 10,
+    type: Annotated[
+        Literal["all", "keyword", "semantic"],
+        typer.Option(metavar="TYPE", help="`keyword` (words), `semantic` (meaning), or `all` (both)."),
+    ] = "all",
 ) -> None:
-    """Search what was said in threads, best first."""
+    """Search what was said in threads, and their outlines, best first."""
+    query = {"q": text, "limit": limit, "type": type}
     with connect() as hf:
-        found = msgspec.json.decode(hf.request("GET", hf.path("/threads/search"), query={"q": text, "limit": limit}))
+        found = msgspec.json.decode(hf.request("GET", hf.path("/threads/search"), query=query))
     if found["notice"]:
         print_message(found["notice"])
     print_list(
@@ -150,6 +155,7 @@ def search(
             ("score", lambda hit: f"{hit['score']:.2f}"),
             ("last run", lambda hit: short_time(hit["thread"]["last_run_at"])),
             ("title", lambda hit: one_line(hit["thread"]["title"])),
+            ("excerpt", lambda hit: one_line((hit["messages"] or [hit])[0]["excerpt"]["text"])),
         ],
         empty="no thread matches",
     )

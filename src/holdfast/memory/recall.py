@@ -101,6 +101,10 @@ class SpaceRecall:
         """Let a memory file be found no more."""
         await self.index.drop_document(space, path)
 
+    async def files(self, space: SpaceId) -> list[str]:
+        """Return the paths of the memory files that are found."""
+        return await self.index.documents(space)
+
     async def evict_stale(self) -> None:
         """Drop the matrices whose index has lost items since, so that nothing forgotten stays in memory."""
         for space, cached in list(self._cached.items()):

@@ -86,13 +86,14 @@ def find_statements(text: str, *, at: Instant) -> list[FoundStatement]:
     found = []
     for start, end in _sentences(text):
         sentence = text[start:end]
-        kind = _kind_of(sentence, at=at)
+        kind = statement_kind(sentence, at=at)
         if kind is not None and len(sentence) <= MAX_STATEMENT_CHARS:
             found.append(FoundStatement(kind, sentence, start, end))
     return found[:MAX_STATEMENTS]
 
 
-def _kind_of(sentence: str, *, at: Instant) -> StatementKind | None:
+def statement_kind(sentence: str, *, at: Instant) -> StatementKind | None:
+    """Return the kind of a sentence that is worth keeping, or null."""
     if sentence.endswith(("?", "？")) or len(sentence) < 6:
         return None
     if _is_standing(sentence):
@@ -102,6 +103,11 @@ def _kind_of(sentence: str, *, at: Instant) -> StatementKind | None:
     if _FIRST_PERSON.search(sentence) and not _REQUEST_OPENING.search(sentence) and find_dates(sentence, at=at):
         return StatementKind.EVENT
     return None
+
+
+def own_sentences(text: str) -> list[str]:
+    """Return the sentences of a text that are its author's own words."""
+    return [text[start:end] for start, end in _sentences(text)]
 
 
 def _is_standing(sentence: str) -> bool:

@@ -79,6 +79,9 @@ class Recall(Protocol):
     async def drop_file(self, space: SpaceId, path: str) -> None:
         """Let a memory file be found no more."""
 
+    async def files(self, space: SpaceId) -> list[str]:
+        """Return the paths of the memory files that are found."""
+
 
 class KeptMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The result of keeping a memory."""

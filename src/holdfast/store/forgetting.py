@@ -129,7 +129,7 @@ async def _forget(tx: Transaction, space: SpaceId, request: ForgetRequest, by: s
         return receipt
     await _drop_memories(tx, key, selected)
     await _drop_documents(tx, key, eraser)
-    await _forget_derived(tx, selected)
+    await _forget_titles(tx, selected)
     for thread_key in {row["thread_key"] for row in selected.messages.values()}:
         await remove_thread(tx, thread_key, again=True)
     events = await _leave_tombstones(tx, selected, by)
@@ -232,16 +232,16 @@ async def _drop_memories(tx: Transaction, key: int, selected: _Selection) -> Non
     await tx.run("drop_unused_entities", space_key=key)
 
 
-async def _forget_derived(tx: Transaction, selected: _Selection) -> None:
-    """Drop what was derived for the threads, and the title if it came from a forgotten message."""
+async def _forget_titles(tx: Transaction, selected: _Selection) -> None:
+    """Drop the titles of threads that came from a forgotten message."""
     messages: dict[int, list[Message]] = {}
     for row in selected.messages.values():
         messages.setdefault(row["thread_key"], []).append(to_message(row))
     for thread_key, said in messages.items():
         titled = await tx.one("thread_title", thread_key=thread_key)
         titles = {title_of([message], input=None) for message in said if message.role is Role.USER}
-        derived = titled is not None and titled["title"] is not None and titled["title"] in titles
-        await tx.run("forget_derived_texts", thread_key=thread_key, title=int(derived))
+        if titled is not None and titled["title"] is not None and titled["title"] in titles:
+            await tx.run("forget_thread_title", thread_key=thread_key)
 
 
 async def _leave_tombstones(tx: Transaction, selected: _Selection, by: str | None) -> int:

@@ -122,7 +122,7 @@ class SqlRecallIndex(SqlPort):
             whole = len(rows) < limit - read
             read += len(rows)
             end = thread["next_sequence"] - 1 if whole else rows[-1]["sequence"]
-            sources += [source for row in rows if (source := await _message_source(tx, row)) is not None]
+            sources += [source for row in rows if (source := await message_source(tx, row)) is not None]
             moves.append(CursorMove(RecallKind.MESSAGE, thread["thread_key"], thread["position"], end))
         for kind, statement in ((RecallKind.MEMORY, memories), (RecallKind.FILE, documents)):
             for row in await tx.all(statement, **names):
@@ -357,7 +357,7 @@ async def _tail(tx: Transaction, key: int, *, limit: int) -> list[RecallSource]:
             limit=left,
         )
         left -= len(rows)
-        sources += [source for row in rows if (source := await _message_source(tx, row)) is not None]
+        sources += [source for row in rows if (source := await message_source(tx, row)) is not None]
         if left <= 0:
             break
     _, memories, documents = _BEHIND
@@ -368,7 +368,7 @@ async def _tail(tx: Transaction, key: int, *, limit: int) -> list[RecallSource]:
     return sources
 
 
-async def _message_source(tx: Transaction, row: Row) -> RecallSource | None:
+async def message_source(tx: Transaction, row: Row) -> RecallSource | None:
     """Return a message to index, or `None` if recall leaves it out."""
     skipped = row["role"] == Role.SYSTEM or row["tool_name"] in MEMORY_TOOL_NAMES or is_distiller(row["agent_type"])
     if skipped or is_forgotten(load_json(row["metadata"])):

@@ -180,6 +180,7 @@ class SqlRuns(SqlPort):
             run_key = row["run_key"]
             await _forget_title(tx, run_key, row["thread_key"])
             await remove_run(tx, run_key)
+            await tx.run("drop_outline", thread_key=row["thread_key"])
             for statement in _DELETE_CONTENT_STATEMENTS:
                 await tx.run(statement, run_key=run_key)
             if await tx.all("runs_on_base", run_key=run_key):

@@ -12,6 +12,7 @@ from holdfast.store.memory_archive import SqlMemoryArchive
 from holdfast.store.memory_graph import SqlMemoryGraph
 from holdfast.store.messages import SqlMessages
 from holdfast.store.notifications import SqlNotifications
+from holdfast.store.outlines import SqlThreadOutlines
 from holdfast.store.plans import SqlPlans
 from holdfast.store.recall_index import SqlRecallIndex
 from holdfast.store.reminders import SqlReminders
@@ -51,7 +52,7 @@ class Store:
         self.files = SqlFiles(database)
         self.memories = SqlMemories(database)
         self.memory_archive, self.memory_graph = SqlMemoryArchive(database), SqlMemoryGraph(database)
-        self.recall_index = SqlRecallIndex(database)
+        self.recall_index, self.outlines = SqlRecallIndex(database), SqlThreadOutlines(database)
         self.forgetting = SqlForgetting(database)
         self.timers = SqlTimers(database)
         self.schedules = SqlSchedules(database)

@@ -138,7 +138,7 @@ DELETE FROM recall_cursors WHERE kind = :kind AND source_key = :source_key;
 UPDATE threads SET indexed_sequence = -1 WHERE thread_key = :thread_key;
 
 -- name: finish_thread_cursor
-UPDATE threads SET indexed_sequence = next_sequence - 1 WHERE thread_key = :thread_key;
+UPDATE threads SET indexed_sequence = next_sequence - 1, outlined_sequence = next_sequence - 1 WHERE thread_key = :thread_key;
 
 -- name: items_after
 SELECT * FROM recall_items WHERE index_key = :index_key AND seq > :after ORDER BY seq LIMIT :limit;
