@@ -1,6 +1,5 @@
 """Search over HTTP: what was said is found by the next request, with excerpts that show why, in its own space."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.api.site import Site
+from tests.api.site import Site, eventually
 
 _numbers = count()
 
@@ -74,8 +73,11 @@ async def test_a_memory_file_is_found_as_it_is_on_disk(http: httpx2.AsyncClient)
 
 async def test_a_thread_is_outlined_after_its_run_and_its_outline_is_highlighted(http: httpx2.AsyncClient) -> None:
     thread = await say(http, "Always water the ferns on Sundays.", title="Plants")
-    while (await http.get(f"/threads/{thread}")).json()["summary"] is None:
-        await asyncio.sleep(0.05)
+
+    async def outlined() -> bool:
+        return (await http.get(f"/threads/{thread}")).json()["summary"] is not None
+
+    await eventually(outlined)
     (found,) = (await http.get("/threads/search", params={"q": "fern", "type": "keyword"})).json()["results"]
     assert found["thread"]["key_points"] == ["Always water the ferns on Sundays."]
     assert found["excerpt"]["text"].startswith("Plants\nAlways water the ferns on Sundays.")

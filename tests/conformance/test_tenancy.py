@@ -140,6 +140,7 @@ NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
     MemoryFilter: lambda own, named: [MemoryFilter(thread_id=named.thread)],
     TimelineQuery: lambda own, named: [TimelineQuery(thread_id=named.thread), TimelineQuery(entity=named.memory)],
     Sequence[tuple[ThreadId, MessageId]]: lambda own, named: [[(named.thread, named.message)]],
+    Sequence[tuple[ThreadId, int]]: lambda own, named: [[(named.thread, 0)]],
 }
 # Parameters that hold an id although their type does not say so.
 NAMING_BY_PARAMETER: Final[dict[tuple[str, str], Callable[[World, World], list[Any]]]] = {

@@ -178,7 +178,12 @@ async def open_workspace(
             journal=observability.journal(store.journal),
             library=LocalLibrary(agents, store.files, store.artifacts, store.grants, store.reminders, skills),
             memory=LocalMemoryLibrary(
-                store.memories, store.memory_graph, store.messages, recall.search, FolderMemoryFiles(tools.folders)
+                store.memories,
+                store.memory_graph,
+                store.messages,
+                recall.search,
+                FolderMemoryFiles(tools.folders),
+                tools.redaction.text,
             ),
             subagents=LocalSubagentRuns(store.runs, store.subscriptions, store.journal, store.values),
             remote=CombinedTools(

@@ -141,6 +141,8 @@ class InjectionKind(StrEnum):
     FILE = "file"
     MEMORY = "memory"
     MESSAGE = "message"
+    NEIGHBOUR = "neighbour"
+    """A message before or after one that was found."""
 
 
 class InjectedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

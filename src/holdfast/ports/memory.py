@@ -200,6 +200,9 @@ class MemoryGraph(Protocol):
     async def messages(self, space: SpaceId, names: Sequence[tuple[ThreadId, MessageId]]) -> list[MessageNode]:
         """Return the named messages that exist, each with the untrusted sources that its author had read."""
 
+    async def neighbours(self, space: SpaceId, names: Sequence[tuple[ThreadId, int]]) -> list[MessageNode]:
+        """Return what was said just before and after the messages at these sequences: by people and the model."""
+
     async def superseded_sources(
         self, space: SpaceId, names: Sequence[tuple[ThreadId, MessageId]]
     ) -> dict[tuple[ThreadId, MessageId], list[MemoryId]]:

@@ -111,10 +111,13 @@ class MemoryLibrary(Protocol):
         """Return the memories that state the same, oldest first, whatever became of them."""
 
     async def standing(self, lease: Lease) -> list[Memory]:
-        """Return the standing memories in force, and the proposed ones in a person's own words, newest first."""
+        """Return the standing memories in force, and the proposed ones of the run's own author, newest first."""
 
     async def messages(self, lease: Lease, names: Sequence[tuple[ThreadId, MessageId]]) -> list[MessageNode]:
         """Return the named messages that exist, with their taint and with what replaced their statements."""
+
+    async def neighbours(self, lease: Lease, names: Sequence[tuple[ThreadId, int]]) -> list[MessageNode]:
+        """Return what was said just before and after the messages at these sequences, with secrets redacted."""
 
     async def conversation(self, lease: Lease, runs: Sequence[RunId]) -> list[MessageNode]:
         """Return what people and the model said in these runs, in order: neither tool results nor system messages."""
