@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from tests.architecture.project import ROOT
 from tests.cli.test_quickstart import run_quick_start
 
 TIMEOUT_SECONDS: Final = 1200
+MAX_INSTALL_BYTES: Final = 230 * 1024 * 1024
+MAX_IMPORT_SECONDS: Final = 0.15
+MAX_HELP_SECONDS: Final = 0.3
 PYTHONS: Final = [sys.executable, *(f"python3.{minor}" for minor in (12, 13) if sys.version_info[1] != minor)]
 
 pytestmark = pytest.mark.slow
@@ -46,17 +50,65 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+def interpreter(name: str) -> str | None:
+    """Return the first program of that name that starts: on the path, or among the versions of pyenv."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    programs = [shutil.which(name), *map(str, sorted(pyenv.glob(f"versions/*/bin/{name}")))]
+    working = (
+        each
+        for each in programs
+        if each is not None and subprocess.run([each, "--version"], capture_output=True).returncode == 0
+    )
+    return next(working, None)
+
+
+def disk_usage(folder: Path) -> int:
+    """Return the disk space of a folder in bytes."""
+    return sum(each.lstat().st_blocks * 512 for each in folder.rglob("*"))
+
+
 @pytest.fixture(scope="module", params=PYTHONS)
-def python(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an empty virtual environment with the wheel."""
-    program = shutil.which(request.param)
-    if program is None or subprocess.run([program, "--version"], capture_output=True).returncode != 0:
+def empty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty virtual environment."""
+    program = interpreter(request.param)
+    if program is None:
         pytest.skip(f"there is no {request.param} here")
     folder = tmp_path_factory.mktemp("venv")
     run(program, "-m", "venv", folder)
-    installed = folder / "bin" / "python"
-    run(installed, "-m", "pip", "install", "-qq", "-c", ROOT / "constraints.txt", wheel, "fastapi")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def added_bytes(empty: Path, wheel: Path) -> int:
+    """The disk space that the wheel takes in an empty environment, with all that it depends on."""
+    before = disk_usage(empty)
+    run(empty / "bin" / "python", "-m", "pip", "install", "-qq", "-c", ROOT / "constraints.txt", wheel)
+    return disk_usage(empty) - before
+
+
+@pytest.fixture(scope="module")
+def python(empty: Path, added_bytes: int) -> Path:
+    """The Python of a virtual environment with the wheel, and with FastAPI for the guide that mounts Holdfast."""
+    installed = empty / "bin" / "python"
+    run(installed, "-m", "pip", "install", "-qq", "-c", ROOT / "constraints.txt", "fastapi")
     return installed
+
+
+def cpu_seconds(*command: str | Path) -> float:
+    """Return the least CPU time that a command took."""
+    taken = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run(*command)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(taken)
+
+
+def test_the_base_install_is_small_and_starts_fast(python: Path, added_bytes: int) -> None:
+    assert added_bytes <= MAX_INSTALL_BYTES
+    assert cpu_seconds(python, "-c", "import holdfast") <= MAX_IMPORT_SECONDS
+    assert cpu_seconds(python.with_name("holdfast"), "--help") <= MAX_HELP_SECONDS
 
 
 def document(name: str, folder: Path) -> Path:
