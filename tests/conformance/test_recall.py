@@ -441,3 +441,13 @@ class LetterEmbedder:
                 if "a" <= letter <= "z":
                     row[ord(letter) - 97] += 1
         return rows / numpy.maximum(numpy.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+
+
+async def test_a_space_is_indexed_while_the_indexer_may(recalling: Recalling, store: Store) -> None:
+    await say(store, "the kiln reached 1,240 degrees")
+    await recalling.indexer.run_once(may_index=lambda space: False)
+    assert (await recalling.recall.status(SPACE)).items == 0
+    assert not recalling.recall.searched_lately(SPACE)
+    assert await recalling.texts("kiln")
+    await recalling.indexer.run_once(may_index=recalling.recall.searched_lately)
+    assert (await recalling.recall.status(SPACE)).items == 1

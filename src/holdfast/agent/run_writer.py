@@ -65,6 +65,7 @@ class RunWriter:
         self._deltas: list[str] = []
         self._delta_target: tuple[type[DeltaEvent], str] | None = None
         self._commit_lock = asyncio.Lock()
+        self.has_committed = False
         self.has_pending = asyncio.Event()
         """Set while there is something to commit."""
         self.has_new_message = asyncio.Event()
@@ -159,6 +160,7 @@ class RunWriter:
                 if terminal:
                     self.stream.undo_end()
                 raise
+            self.has_committed = True
             self.unread = committed.unread
             self.spent = committed.spent or self.spent
             self.last_event_seq = committed.last_event_seq

@@ -61,7 +61,7 @@ class WebhookLoop:
                 await run_forever("delivering webhooks", lambda: self._send_due(attempts))
 
     def _on_wake(self, hint: WakeHint) -> None:
-        if hint.news or hint.everything:
+        if hint.deliveries or hint.everything:
             self._wake.set()
 
     async def _send_due(self, attempts: asyncio.TaskGroup) -> None:

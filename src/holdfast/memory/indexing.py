@@ -100,25 +100,30 @@ class Indexer:
         self.analysis = analysis
         self._embedder_away = False
 
-    async def run_once(self) -> None:
-        """Index everything that is pending, resting between batches."""
+    async def run_once(self, *, may_index: Callable[[SpaceId], bool] = lambda _: True) -> None:
+        """Index everything that is pending in the spaces for which `may_index` holds, resting between batches."""
         for space in await self._index.spaces():
             try:
-                await self.index_space(space, rest=True)
+                await self.index_space(space, rest=True, may_index=may_index)
             except (NotFound, _EmbedderAway):  # the space was deleted meanwhile, or waits for the embedder
                 continue
         while await self._index.drop_replaced(limit=DROPPED_PER_BATCH):
             pass
 
-    async def index_space(self, space: SpaceId, *, rest: bool = False) -> None:
-        """Index what is pending in a space, and finish its rebuild."""
+    async def index_space(
+        self, space: SpaceId, *, rest: bool = False, may_index: Callable[[SpaceId], bool] = lambda _: True
+    ) -> None:
+        """Index what is pending in a space, and finish its rebuild, for as long as `may_index` holds."""
+        if not may_index(space):
+            return
         embedder = self.analysis.embedder
         state = await self._index.prepare(
             space, analyser=self.analysis.id, embedder=None if embedder is None else embedder.id
         )
         wanted = (self.analysis.id, None if embedder is None else embedder.id)
         while await self._index_batch(space, vectors=state.embedder == wanted[1], rest=rest):
-            pass
+            if not may_index(space):
+                return
         if state.building:
             while True:
                 while await self._index_batch(space, building=True, vectors=True, rest=rest):

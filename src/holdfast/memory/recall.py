@@ -41,6 +41,7 @@ MAX_TAIL_MESSAGES: Final = 4_000
 """Messages behind the cursor that a search reads; beyond that the index has to catch up first."""
 MAX_TAIL_EMBEDDED: Final = 256
 """Passages of the tail that a search embeds; the others are compared by their words."""
+SEARCHED_LATELY_SECONDS: Final = 600.0
 MAX_QUERY_TERMS: Final = 64
 MAX_CACHED_BYTES: Final = 1 << 30
 ROWS_PER_PAGE: Final = 20_000
@@ -57,10 +58,12 @@ class SpaceRecall:
         self.clock = clock
         self._cached: OrderedDict[SpaceId, SpaceIndex] = OrderedDict()
         self._locks: dict[SpaceId, asyncio.Lock] = {}
+        self._searched_at: dict[SpaceId, float] = {}
 
     async def search(self, space: SpaceId, query: RecallQuery) -> RecallResult:
         """Return the best hits."""
         check_recall_query(query)
+        self._searched_at[space] = asyncio.get_running_loop().time()
         lock = self._locks.setdefault(space, asyncio.Lock())
         search = _Search(self, space, query)
         if space not in self._cached:
@@ -74,6 +77,11 @@ class SpaceRecall:
                 return await search.result(found)
             except IndexReplaced:  # a rebuilt index was swapped in meanwhile
                 continue
+
+    def searched_lately(self, space: SpaceId) -> bool:
+        """Whether the space was searched within the last `SEARCHED_LATELY_SECONDS`."""
+        at = self._searched_at.get(space)
+        return at is not None and asyncio.get_running_loop().time() - at < SEARCHED_LATELY_SECONDS
 
     async def status(self, space: SpaceId) -> RecallStatus:
         """Return how far the index is."""
@@ -91,6 +99,7 @@ class SpaceRecall:
 
     async def rebuild(self, space: SpaceId) -> None:
         """Build the index again beside the one in use."""
+        self._searched_at[space] = asyncio.get_running_loop().time()  # the indexer does not wait for a quiet time
         await self.index.rebuild(space)
 
     async def put_file(self, space: SpaceId, path: str, text: str, *, at: Millis) -> None:

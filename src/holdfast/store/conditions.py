@@ -36,7 +36,7 @@ _OWN_TAGS: Final = (JUDGE_TAG, "reminder:", "schedule:")
 
 async def note_occurrences(tx: Transaction, happened: Sequence[tuple[int, Occurrence]]) -> None:
     """Count what happened, by space, for the conditions that it concerns, and meet those that it completes."""
-    if not happened:
+    if not happened or await tx.one("any_armed_condition") is None:
         return
     said = [(space, what) for space, what in happened if what.event == MESSAGE_EVENT]
     if said:

@@ -247,4 +247,5 @@ async def _to_lease(tx: Transaction, owner: OwnerId, head: Row, claimed: _Claime
         budget_keys=await budget_keys_of_run(tx, head["run_key"]) if spends else (),
         run=run,
         snapshot=claimed.snapshot,
+        reminders_due=bool(head["reminders_due"]),
     )

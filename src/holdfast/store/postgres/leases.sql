@@ -13,7 +13,9 @@ UPDATE run_heads
  WHERE run_key = ANY(ARRAY(
        SELECT run_key FROM run_heads WHERE status = 'queued' AND wait_until IS NULL ORDER BY queue_key, run_key LIMIT :limit
           FOR UPDATE SKIP LOCKED))
-RETURNING run_key, queue_key, lease_number, lease_expires_at, attempt, started_at, session_id, unread;
+RETURNING run_key, queue_key, lease_number, lease_expires_at, attempt, started_at, session_id, unread,
+       EXISTS (SELECT 1 FROM reminders WHERE status = 'triggered')
+       OR EXISTS (SELECT 1 FROM conditions WHERE met_at IS NOT NULL) AS reminders_due;
 
 -- name: runs_by_key
 SELECT * FROM run_view WHERE run_key = ANY(:run_key::BIGINT[]);

@@ -41,6 +41,9 @@ SELECT r.*, s.id AS space_id, NULL AS due_at FROM conditions c
    AND (r.thread_id = :thread_id OR (r.thread_id IS NULL AND COALESCE(r.owner, '') = COALESCE(CAST(:owner AS TEXT), '')))
  ORDER BY 9 DESC, 1 LIMIT :limit;
 
+-- name: any_armed_condition
+SELECT 1 FROM conditions WHERE armed = 1 LIMIT 1;
+
 -- name: update_reminder
 UPDATE reminders
    SET content = :content, context = :context, trigger_type = :trigger_type, trigger_value = :trigger_value,

@@ -8,7 +8,9 @@ UPDATE run_heads
        session_id = :owner || '.' || (lease_number + 1)
  WHERE run_key IN (
        SELECT run_key FROM run_heads WHERE status = 'queued' AND wait_until IS NULL ORDER BY queue_key, run_key LIMIT :limit)
-RETURNING run_key, queue_key, lease_number, lease_expires_at, attempt, started_at, session_id, unread;
+RETURNING run_key, queue_key, lease_number, lease_expires_at, attempt, started_at, session_id, unread,
+       EXISTS (SELECT 1 FROM reminders WHERE status = 'triggered')
+       OR EXISTS (SELECT 1 FROM conditions WHERE met_at IS NOT NULL) AS reminders_due;
 
 -- name: runs_by_key
 WITH wanted (run_key) AS (VALUES (:run_key))
