@@ -18,14 +18,12 @@ from holdfast.cli.arguments import (
 from holdfast.cli.command import command, connect, new_group, options
 from holdfast.cli.output import print_json, print_message
 from holdfast.cli.tables import one_line, print_done, print_list, print_object, short_time, write_content
-from holdfast.control.run_details import RunContextView
 from holdfast.domain.content import Json
 from holdfast.domain.context import InjectedItem
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.forgetting import ForgetReceipt
 from holdfast.domain.memory import Memory, MemoryStatus, MemoryType, Provenance
 from holdfast.domain.recall import RecallStatus
-from holdfast.ports.memory import RestoredMemories
 
 memory: Final = new_group("Read, search, correct, export and forget what a space remembers.")
 
@@ -124,6 +122,8 @@ def show(memory_id: MemoryArgument) -> None:
 @command(memory)
 def why(run_id: RunArgument) -> None:
     """Show what was recalled into the prompt of RUN_ID, with the parts of each score."""
+    from holdfast.control.run_details import RunContextView
+
     with connect() as hf:
         view = hf.send("GET", f"/runs/{quote(run_id, safe='')}/context", RunContextView)
     items: list[InjectedItem] = [] if view.context is None else view.context.memory
@@ -274,6 +274,8 @@ def import_memories(
     if not content.strip():
         raise Invalid(f"`{file}` is empty: name an export", field="file")
     query = {"missing_sources": "drop"} if drop_missing_sources else {}
+    from holdfast.ports.memory import RestoredMemories
+
     with connect() as hf:
         sent = hf.request(
             "POST",

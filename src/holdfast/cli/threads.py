@@ -1,6 +1,6 @@
 """`holdfast thread …`: read, branch, export and close threads."""
 
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 import typer
@@ -18,9 +18,11 @@ from holdfast.cli.arguments import (
 from holdfast.cli.command import command, connect, new_group, options, run_until_interrupted
 from holdfast.cli.output import print_json, print_message
 from holdfast.cli.tables import one_line, print_done, print_list, print_object, print_tree, short_time
-from holdfast.control.threads import RunNode
 from holdfast.domain.errors import NotFound
 from holdfast.domain.thread import ThreadStatus
+
+if TYPE_CHECKING:
+    from holdfast.control.threads import RunNode
 
 thread: Final = new_group("Read, branch, export and close threads.")
 
@@ -97,7 +99,7 @@ def tree(thread_id: ThreadArgument) -> None:
         )
 
 
-def _place(node: RunNode) -> str:
+def _place(node: "RunNode") -> str:
     return "" if node.base_sequence is None else f"  after message {node.base_sequence}"
 
 
