@@ -40,7 +40,20 @@ def tell(server: Server) -> dict[str, str]:
     made = server.request("/api/skills", skill)
     server.request(f"/api/skills/{made['id']}", {"description": "Use it for prices."}, method="PATCH")
     server.request("/api/spaces", {"id": "kitchen", "name": "Kitchen"})
+    talk = server.request("/api/runs?wait=30", {"input": "Which flour for the rye bread?", "agent_type": "echo"})
+    forks = [
+        server.request(
+            f"/api/threads/{talk['thread_id']}/runs?wait=30",
+            {"input": words, "base_run_id": talk["id"], "base_sequence": 1},
+        )
+        for words in ("And for **wheat**?", "And without gluten?")
+    ]
+    thread_path = f"t/{talk['thread_id']}"
     return {
+        "steps": f"{thread_path}/{talk['id']}?side=steps",
+        "told": f"{thread_path}/{talk['id']}?side=context",
+        "compare": f"{thread_path}/compare/{forks[0]['id']}/{forks[1]['id']}",
+        "context": f"r/{forks[1]['id']}/context",
         "memory/one": f"memory/{first['id']}",
         "schedules/one": f"schedules/{morning['id']}",
         "reminders/one": f"reminders/{reminder['id']}",
@@ -51,6 +64,7 @@ def tell(server: Server) -> dict[str, str]:
 
 
 LISTS = (
+    "runs",
     "board",
     "memory",
     "schedules",

@@ -12,6 +12,7 @@ const KEYS: [string, string][] = [
   ["d", "deny"],
   ["e", "edit the arguments"],
   ["f", "fork"],
+  ["c", "compare with another branch"],
   ["[ ]", "previous, next fork point"],
   [".", "next failure"],
   ["End", "newest, follow"],

@@ -15,6 +15,7 @@ export interface Place {
 export const PLACES: readonly Place[] = [
   { path: "inbox", icon: "inbox", label: "Inbox", key: "i" },
   { path: "threads", icon: "thread", label: "Threads", key: "t", also: /^(t\/|$)/ },
+  { path: "runs", icon: "run", label: "Runs", key: "r", also: /^r\// },
   { path: "board", icon: "board", label: "Board", key: "b" },
   { path: "memory", icon: "memory", label: "Memory", key: "m" },
   { path: "schedules", icon: "clock", label: "Schedules", key: "s", also: /^(reminders|daemons)/ },

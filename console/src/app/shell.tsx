@@ -24,6 +24,7 @@ function later(read: () => Promise<object>, name: string): ComponentType {
   return lazy(() => read().then((module) => (module as Record<string, ComponentType>)[name] as ComponentType));
 }
 
+const runs = () => import("../screens/runs/runs");
 const work = () => import("../screens/board/board");
 const agents = () => import("../screens/agents/agents");
 const memory = () => import("../screens/memory/memory");
@@ -34,7 +35,10 @@ const SCREENS: Record<string, ComponentType> = {
   inbox: later(() => import("../screens/inbox/inbox"), "Inbox"),
   board: later(work, "Board"),
   memory: later(memory, "Memories"),
-  "r/:run": later(() => import("../screens/runs/run_page"), "RunPage"),
+  runs: later(runs, "Runs"),
+  "r/:run": later(runs, "RunPage"),
+  "r/:run/context/:step?": later(() => import("../screens/context/context"), "ContextPage"),
+  "t/:thread/compare/:a/:b": later(() => import("../screens/compare/compare"), "Compare"),
   "memory/:id": later(memory, "MemoryPage"),
   schedules: later(schedules, "Schedules"),
   "schedules/:id": later(schedules, "SchedulePage"),

@@ -18,6 +18,7 @@ export const words = {
   waitsTurn: "Waits until this run has ended.",
   interrupts: "Cancels this run, and begins another.",
   branches: "Begins a branch now, beside this run.",
+  forkRefused: "That run waits for you: answer its question first.",
   forkWaits: "It begins when that run has ended.",
   answers: "Takes the place of an answer.",
   denies: "Denies the call, with your words as the reason.",
@@ -53,5 +54,10 @@ export const words = {
   keyOnce: "The new key. It is shown this once:",
   noKeys: "No keys: whoever reaches this machine may do everything. Make one:",
   noProviderKey: "No provider has a key yet: set its variable where the server starts. These models are known:",
+  noRuns: "No run matches. Say something to an agent, here or from a terminal:",
+  noSteps: "No step yet.",
+  noContext: "No model was called yet.",
+  noActiveSkill: "No skill was chosen.",
+  contextIncomplete: "Some messages of it were deleted or forgotten since.",
   noRules: "Nobody has said “always” to a question yet.",
 } as const;

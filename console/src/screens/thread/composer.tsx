@@ -93,7 +93,7 @@ export function Composer({ view, open, fork }: Props) {
           {fork.value.revises
             ? `Another version of ${fork.value.label}`
             : `A branch from ${fork.value.label ?? "here"}`}
-          {isWaitedFor(view, fork.value) ? `. ${words.forkWaits}` : ""}
+          {waitOf(view, fork.value)}
           <button type="button" class="bare" onClick={() => (fork.value = null)}>
             Leave it
           </button>
@@ -146,9 +146,11 @@ export function Composer({ view, open, fork }: Props) {
 }
 
 /** Whether a branch has to wait: it begins when the run that it continues has ended. */
-function isWaitedFor(view: ThreadView, fork: ForkPoint): boolean {
+/** What a branch has to wait for: the server refuses one of a run that waits for a person. */
+function waitOf(view: ThreadView, fork: ForkPoint): string {
   const base = view.runs.value.find((run) => run.id === fork.runId);
-  return base !== undefined && !ENDED.has(base.status);
+  if (base === undefined || ENDED.has(base.status)) return "";
+  return `. ${base.status_reason === "person" ? words.forkRefused : words.forkWaits}`;
 }
 
 function modeOf(run: Run | null, question: Interrupt | undefined, fork: ForkPoint | null, wanted: Mode): Mode {

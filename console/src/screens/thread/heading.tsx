@@ -3,9 +3,10 @@ import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 import { ApiError, patch, post } from "../../api/client";
 import { BASE } from "../../api/space";
-import { ENDED } from "../../api/types";
+import { ENDED, type Run } from "../../api/types";
 import type { ThreadView } from "../../live/thread";
 import { recent } from "../../live/threads";
+import { tipsOf } from "../../log/branches";
 import { spansOf, timesOf } from "../../log/ruler";
 import { count, duration, money } from "../../parts/format";
 import { Icon } from "../../parts/icon";
@@ -74,6 +75,7 @@ export function Heading({ view, onFork, onSide }: { view: ThreadView; onFork: ()
           <Icon name="fork" />
           Fork
         </button>
+        <CompareWith view={view} />
         <Menu label="More" choices={choices}>
           <Icon name="more" wide />
         </Menu>
@@ -90,6 +92,45 @@ export function Heading({ view, onFork, onSide }: { view: ThreadView; onFork: ()
       )}
     </header>
   );
+}
+
+/** The ends of the other branches: with one of them, the way to the comparison is direct. */
+function CompareWith({ view }: { view: ThreadView }) {
+  const { route } = useLocation();
+  const others = tipsOf(view.runs.value).filter((run) => run.id !== view.tipId);
+  const open = (run: Run): void => route(`${BASE}/t/${view.id}/compare/${view.tipId}/${run.id}`);
+  const only = others.length === 1 ? others[0] : undefined;
+  useKeys(others[0] ? { c: () => open(only ?? (others.at(-1) as Run)) } : {});
+  if (others.length === 0) return null;
+  const inside = (
+    <>
+      <Icon name="compare" />
+      <span class="desk-only">Compare</span>
+    </>
+  );
+  if (only)
+    return (
+      <button
+        type="button"
+        class="bare"
+        aria-label="Compare"
+        title="Compare both branches (C)"
+        onClick={() => open(only)}
+      >
+        {inside}
+      </button>
+    );
+  const choices = others.map((run) => ({ label: inputOf(run), hint: run.status, do: () => open(run) }));
+  return (
+    <Menu label="Compare with" choices={choices.slice(-12).reverse()}>
+      {inside}
+    </Menu>
+  );
+}
+
+function inputOf(run: Run): string {
+  const text = typeof run.input === "string" ? run.input : (JSON.stringify(run.input) ?? "");
+  return text.length > 60 ? `${text.slice(0, 59)}…` : text || run.id;
 }
 
 function Numbers({ view }: { view: ThreadView }) {

@@ -13,9 +13,13 @@ import { Dot, markOf } from "../../parts/status";
 import { Ago, now } from "../../parts/time";
 import { words } from "../../words/en";
 import { ArtifactLine } from "./artifacts";
+import { Steps } from "./steps";
+import { Told } from "./told";
 
 const TABS = [
   ["plan", "Plan & runs"],
+  ["steps", "Steps"],
+  ["context", "Context"],
   ["artifacts", "Artifacts"],
   ["log", "Log"],
 ] as const;
@@ -41,7 +45,11 @@ export function Side({ view, tab, opened, onTab, onClose }: Props) {
           Close
         </button>
       </div>
-      {tab === "artifacts" ? (
+      {tab === "steps" ? (
+        <Steps view={view} />
+      ) : tab === "context" ? (
+        <Told view={view} />
+      ) : tab === "artifacts" ? (
         <Artifacts view={view} />
       ) : tab === "log" ? (
         <RawLog view={view} />
