@@ -182,3 +182,24 @@ async def test_a_run_without_skills_has_none(shared_backend_site: Site) -> None:
         "contracts": [],
     }
     assert (await shared_backend_site.client.get("/api/runs/run_missing/skills")).status_code == 404
+
+
+async def test_the_language_of_a_request_counts_below_the_threads_and_above_the_texts(
+    shared_backend_site: Site,
+) -> None:
+    site = shared_backend_site
+    site.workshop.agent(name="linguist", skills="auto")
+    site.workshop.script({"say": "done"}, agent="linguist", after_last="repeat")
+
+    async def locale(header: str | None, *, text: str = "go", **thread: Any) -> str:
+        made = await site.post("/api/threads", {"agent_type": "linguist", **thread})
+        options = {} if header is None else {"headers": {"Accept-Language": header}}
+        run = await site.post(f"/api/threads/{made['id']}/runs?wait=30", {"input": text}, **options)
+        found: str = (await site.get(f"/api/runs/{run['id']}/skills"))["locale"]
+        return found
+
+    assert await locale("ja-JP,ja;q=0.9,en;q=0.8") == "ja"
+    assert await locale("fr;q=0.1, de;q=0.7", text="こんにちは") == "de"
+    assert await locale("ja", locale="en") == "en"
+    assert await locale(None, text="こんにちは") == "ja"
+    assert await locale("*;q=x", text="hello") == "en"
