@@ -29,6 +29,7 @@ PATHS: Final = [
     ("/api/threads?limit=1&limit=2", 400, "INVALID"),
     ("/api/threads/" + "x" * 20_000, 414, "ADDRESS_TOO_LONG"),
     ("/api/threads?title=" + "x" * 20_000, 414, "ADDRESS_TOO_LONG"),
+    ("/api/memories/search?q=" + "x" * 100_000, 414, "ADDRESS_TOO_LONG"),
     ("http://127.0.0.1/nowhere", 404, "NO_SUCH_ROUTE"),
 ]
 HEADERS: Final = [

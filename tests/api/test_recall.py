@@ -156,3 +156,9 @@ async def test_another_space_is_never_found(http: httpx2.AsyncClient, shared_bac
     async with httpx2.AsyncClient(base_url=other) as client:
         for path in ("/memories/search", "/threads/search"):
             assert (await client.get(path, params={"q": "PINEAPPLE"})).json()["results"] == []
+
+
+@pytest.mark.parametrize("path", ["/threads/search", "/memories/search"])
+async def test_a_wrong_type_is_named_as_it_was_sent(http: httpx2.AsyncClient, path: str) -> None:
+    refused = await http.get(path, params={"q": "cat", "type": "fuzzy"})
+    assert (refused.status_code, refused.json()["error"]["details"]) == (400, {"field": "type"})

@@ -15,7 +15,7 @@ from typing import Final
 from holdfast.api.asgi import AsgiApp, AsgiMessage, AsgiScope, Receive, Send
 from holdfast.api.auth.tickets import take_ticket
 from holdfast.api.errors import (
-    AddressTooLong,
+    MAX_URL_BYTES,
     BadHandshake,
     HeaderRepeated,
     HeadersTooLarge,
@@ -23,6 +23,7 @@ from holdfast.api.errors import (
     OriginRefused,
     Refused,
     UnsupportedMediaType,
+    address_too_long,
     encode_error,
     headers_of,
     status_of,
@@ -31,7 +32,6 @@ from holdfast.domain.errors import HoldfastError, Unavailable
 from holdfast.metrics.instruments import OTHER_LABEL, Number
 from holdfast.metrics.meters import Meters
 
-MAX_URL_BYTES: Final = 16 * 1024
 MAX_HEADER_BYTES: Final = 64 * 1024
 """Bytes of all header names and values together."""
 MAX_LOGGED_REFUSAL_CHARS: Final = 500
@@ -293,7 +293,7 @@ def _read_headers(scope: AsgiScope) -> dict[bytes, str]:
 def _check_shape(scope: AsgiScope, headers: dict[bytes, str], *, url_bytes: int) -> None:
     """Raise for a request that no route can accept: too long, a bad handshake, or an encoded body."""
     if url_bytes > MAX_URL_BYTES:
-        raise AddressTooLong(f"the URL may have at most {MAX_URL_BYTES} bytes", limit=MAX_URL_BYTES)
+        raise address_too_long()
     # A valid handshake has the scope type `websocket`; methods other than GET ignore `Upgrade`.
     if headers.get(b"upgrade", "").lower() == "websocket" and scope["type"] == "http" and scope["method"] == "GET":
         expected = "a GET of HTTP/1.1 without a body, with one `Sec-WebSocket-Key` and `Sec-WebSocket-Version: 13`"

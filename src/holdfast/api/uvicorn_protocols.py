@@ -24,7 +24,15 @@ from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame
 
 from holdfast.api.asgi import AsgiApp, AsgiMessage, AsgiScope, Receive, Send
-from holdfast.api.errors import BadRequest, HeadersTooLarge, RequestTimeout, encode_error, status_of
+from holdfast.api.errors import (
+    MAX_URL_BYTES,
+    BadRequest,
+    HeadersTooLarge,
+    RequestTimeout,
+    address_too_long,
+    encode_error,
+    status_of,
+)
 from holdfast.api.waiting_connections import RequestPhase, WaitingConnections
 from holdfast.domain.errors import HoldfastError
 
@@ -184,10 +192,12 @@ class HttpProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, _with_early_close(app, cycle, self._close_early))
 
     def send_400_response(self, msg: str) -> None:
-        """Respond to data that is not an HTTP request, or has too many headers."""
+        """Respond to data that is not an HTTP request, or has too many headers or a URL that cannot be parsed."""
         limit = MAX_HEADER_LINES
         if self._header_lines > limit:
             self._send_error(HeadersTooLarge(f"a request may have at most {limit} header lines", limit=limit))
+        elif self._in_request and len(self.url) > MAX_URL_BYTES:
+            self._send_error(address_too_long())
         else:
             self._send_error(BadRequest("the request is not valid HTTP/1.1"))
 
