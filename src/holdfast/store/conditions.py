@@ -21,6 +21,7 @@ from holdfast.domain.condition import (
     overlap_score,
 )
 from holdfast.domain.content import Json, plain_text
+from holdfast.domain.forgetting import FORGOTTEN_TEXT
 from holdfast.domain.instant import Millis
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.run import Mode, Run, RunStatus
@@ -123,12 +124,16 @@ async def arm_condition(tx: Transaction, reminder: Row, condition: Condition) ->
         spec=dump_json(condition),
         now=now,
     )
-    await tx.run("drop_reminder_terms", reminder_key=reminder["reminder_key"])
-    if isinstance(condition, ContextCondition):
-        about = sorted(set(terms(condition.about)))
-        key, space = reminder["reminder_key"], reminder["space_key"]
-        await tx.many("add_reminder_terms", [(space, term, key) for term in about])
+    await put_reminder_terms(tx, reminder["space_key"], reminder["reminder_key"], condition)
     return Millis(now + condition.for_seconds * 1000) if isinstance(condition, SilenceCondition) else None
+
+
+async def put_reminder_terms(tx: Transaction, space_key: int, reminder_key: int, condition: Condition) -> None:
+    """Store the terms by which messages are compared with a condition, and no others."""
+    await tx.run("drop_reminder_terms", reminder_key=reminder_key)
+    if isinstance(condition, ContextCondition):
+        about = sorted(set(terms(condition.about.replace(FORGOTTEN_TEXT, ""))))
+        await tx.many("add_reminder_terms", [(space_key, term, reminder_key) for term in about])
 
 
 def silence_ends_at(row: Row) -> Millis | None:

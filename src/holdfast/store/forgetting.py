@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from holdfast.domain.condition import load_condition
 from holdfast.domain.content import Json, plain_text
 from holdfast.domain.errors import NotFound, RunActive
 from holdfast.domain.forgetting import (
@@ -23,6 +24,7 @@ from holdfast.domain.message import Message, Role
 from holdfast.domain.new_run import title_of
 from holdfast.domain.recall import RecallKind
 from holdfast.domain.run import RunStatus
+from holdfast.store.conditions import put_reminder_terms
 from holdfast.store.encoding import dump_json, load_json, load_optional_json
 from holdfast.store.memories import memory_row, to_memory
 from holdfast.store.messages import to_message
@@ -334,6 +336,8 @@ async def _erase_copies(tx: Transaction, key: int, scan: _Scan, eraser: TextEras
             if scan.read == "scan_messages":
                 await _index_again(tx, row["one"])
             await tx.run(scan.rewrite, space_key=key, one=row["one"], two=row["two"], **texts)
+            if scan.read == "scan_conditions":
+                await put_reminder_terms(tx, key, row["one"], load_condition(load_json(texts["a"] or "{}")))
             changed += 1
     return changed
 
