@@ -317,7 +317,8 @@ async def test_forgetting_leaves_no_trace_in_the_index(where: str | Path, store:
     await say(store, "The zoo is closed.")
     await recalling.indexer.run_once()
     assert await recalling.texts("zebra 7731 safe")
-    await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id))
+    receipt = await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id))
+    assert (receipt.messages, receipt.items) == (2, 2)
     assert await recalling.texts("zebra 7731", mode=RecallMode.KEYWORD) == []
     await recalling.indexer.run_once()
     assert await recalling.texts("zebra 7731", mode=RecallMode.KEYWORD) == []

@@ -122,6 +122,7 @@ async def _forget(tx: Transaction, space: SpaceId, request: ForgetRequest, by: s
         versions=counts["versions"],
         edges=counts["edges"],
         messages=len(selected.messages),
+        items=await _count_items(tx, key, selected),
         threads=len({row["thread_key"] for row in selected.messages.values()}),
         memory_ids=[MemoryId(row["id"]) for row in selected.memories.values()],
         forgotten_at=instant(tx.now),
@@ -224,6 +225,18 @@ async def _check_ended(tx: Transaction, runs: set[int]) -> None:
         row = await tx.one("run_texts", run_key=run_key)
         if row is not None and (not RunStatus(row["status"]).terminal or row["lease_owner"] is not None):
             raise RunActive(f"run `{row['id']}` is {row['status']}: end it first", run_id=row["id"])
+
+
+async def _count_items(tx: Transaction, key: int, selected: _Selection) -> int:
+    """Return how many entries of the search index hold what is selected."""
+    names = [(RecallKind.MEMORY, memory) for memory in selected.memories]
+    names += [(RecallKind.MESSAGE, message) for message in selected.messages]
+    return sum(
+        [
+            len(await tx.all("items_of_source", source_key=source, kind=kind.value, space_key=key))
+            for kind, source in names
+        ]
+    )
 
 
 async def _drop_memories(tx: Transaction, key: int, selected: _Selection) -> None:
