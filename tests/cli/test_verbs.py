@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -200,7 +201,7 @@ def test_logs_and_top_show_what_happens(server: Server) -> None:
     )
     assert f"{run.id}  RUN_STARTED" in lines.out and "TEXT_MESSAGE_CONTENT" not in lines.out
     assert json.loads(as_json.out.splitlines()[0])["run_id"] == run.id
-    assert run.id in top.out and "waiting" in top.out
+    assert run.id in top.out and "waiting" in top.out and re.search(r"\bworkers [1-9]", top.out)
     assert run.id in [each["id"] for each in json.loads(snapshot.out)["runs"]]
 
 

@@ -209,6 +209,7 @@ async def open_workspace(
             now,
             options,
             workers=settings.get().workers if options.workers is None else options.workers,
+            meters=observability.meters,
             actions={SCHEDULE_TIMER: firing.fire},
             loops=[
                 lambda: run_every("synchronising daemons", daemons.sync, seconds=DAEMON_SYNC_SECONDS),
@@ -280,6 +281,7 @@ def _make_engine(
     options: Options,
     *,
     workers: int,
+    meters: Meters,
     actions: Mapping[str, TimerAction],
     loops: Sequence[BackgroundLoop],
     open_leases: OpenLeases | None,
@@ -297,6 +299,7 @@ def _make_engine(
         lease=options.lease,
     )
     worker = None
+    meters.workers.of().add(workers)
     if workers:
         worker = Worker(
             executor=executor,
