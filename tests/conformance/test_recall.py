@@ -1,5 +1,6 @@
 """Recall: what was said is found by the next call, in its own space only, and the index equals a rebuild."""
 
+import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -267,6 +268,24 @@ async def test_a_revised_message_is_found_only_if_asked_for(store: Store, recall
     for hits in await both(recalling, "platform nine"):
         assert [hit.text for hit in hits] == ["Meet at two, platform nine."]
     assert len(await recalling.texts("platform nine", revised=True)) == 2
+
+
+async def test_a_long_text_is_redacted_once_per_reading_and_never_on_the_event_loop(
+    store: Store, clock: HeldClock
+) -> None:
+    threads: list[int] = []
+
+    def redact(text: str) -> str:
+        threads.append(threading.get_ident())
+        return text
+
+    redacting = Recalling(store, clock, redact=redact)
+    await say(store, f"{CAT} " * 500)
+    tail, indexed = await both(redacting, "cat")
+    assert len(tail) == len(indexed) == 1
+    # Two searches of one hit, the first of them with the tail, and the indexer: split, embed, show.
+    assert len(threads) <= 6
+    assert threading.get_ident() not in threads
 
 
 async def test_secrets_are_redacted_before_they_are_indexed(where: str | Path, store: Store, clock: HeldClock) -> None:

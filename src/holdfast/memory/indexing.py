@@ -74,6 +74,12 @@ class Analysis:
             vector=None,
         )
 
+    def _texts(self, passages: Sequence[Passage]) -> list[str]:
+        """Return the texts of passages; a source is redacted once, since it may have thousands of them."""
+        whole = {id(each.source): each.source for each in passages}
+        texts = {name: self.text(source) for name, source in whole.items()}
+        return [texts[id(each.source)][each.start : each.start + each.chars] for each in passages]
+
     async def embed(self, passages: Sequence[Passage]) -> list[Passage]:
         """Return passages with their vectors; raises `Unavailable` if the embedder is away."""
         from msgspec.structs import replace
@@ -82,8 +88,7 @@ class Analysis:
 
         if self.embedder is None or not passages:
             return list(passages)
-        texts = [self.text(each.source)[each.start : each.start + each.chars] for each in passages]
-        vectors = await self.embedder.embed(texts)
+        vectors = await self.embedder.embed(await asyncio.to_thread(self._texts, passages))
         parts = self.embedder.parts
         return [replace(each, vector=pack_vector(row, parts)) for each, row in zip(passages, vectors, strict=True)]
 

@@ -329,9 +329,8 @@ class _Search:
         order = numpy.argsort(-scores.total, kind="stable")[: self._query.limit]
         names = [corpus.source(int(scores.groups[at])) for at in order]
         sources = await self._index.sources(self._space, names)
-        hits = [
-            self._hit(found, int(at), sources[name]) for at, name in zip(order, names, strict=True) if name in sources
-        ]
+        places = [(int(at), sources[name]) for at, name in zip(order, names, strict=True) if name in sources]
+        hits = await asyncio.to_thread(lambda: [self._hit(found, at, source) for at, source in places])
         embedder = self._analysis.embedder
         return RecallResult(
             hits=hits,
