@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from holdfast.api.asgi import AsgiApp, AsgiMessage, AsgiScope, Receive, Send
+from holdfast.api.asgi import BROWSER_HEADERS, AsgiApp, AsgiMessage, AsgiScope, Receive, Send
 from holdfast.api.auth.tickets import take_ticket
 from holdfast.api.errors import (
     MAX_URL_BYTES,
@@ -125,13 +125,6 @@ class HostOriginMiddleware:
         return origin
 
 
-_BROWSER_HEADERS: Final = (
-    (b"cache-control", b"no-store"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-)
-"""Headers of every response without its own: no browser keeps it, and none shows it as a page that can do anything."""
-
-
 class _Exchange:
     """One request and its response."""
 
@@ -145,7 +138,6 @@ class _Exchange:
         self.id = f"req_{os.urandom(8).hex()}"
         self._headers: list[tuple[bytes, bytes]] = [
             (b"x-request-id", self.id.encode()),
-            (b"x-content-type-options", b"nosniff"),
         ]
         scope.setdefault("state", {}).update({"request_id": self.id, _UNWRAPPED_SEND_KEY: send})
 
@@ -164,7 +156,7 @@ class _Exchange:
             case "http.response.start" | "websocket.http.response.start":
                 self._record_response(message["status"], message["headers"])
                 given = {name.lower() for name, _ in message["headers"]}
-                defaults = (header for header in _BROWSER_HEADERS if header[0] not in given)
+                defaults = (header for header in BROWSER_HEADERS if header[0] not in given)
                 message["headers"] = [*message["headers"], *defaults, *self._headers]
             case "websocket.accept":
                 self._record_response(101)

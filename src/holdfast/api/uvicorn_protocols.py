@@ -23,7 +23,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame
 
-from holdfast.api.asgi import AsgiApp, AsgiMessage, AsgiScope, Receive, Send
+from holdfast.api.asgi import BROWSER_HEADERS, AsgiApp, AsgiMessage, AsgiScope, Receive, Send
 from holdfast.api.errors import (
     MAX_URL_BYTES,
     BadRequest,
@@ -208,7 +208,9 @@ class HttpProtocol(HttpToolsProtocol):
             return
         status, body = HTTPStatus(status_of(error)), encode_error(error)
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
-        self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+        head += f"content-length: {len(body)}\r\nconnection: close\r\n"
+        for_browsers = b"".join(b"%b: %b\r\n" % header for header in BROWSER_HEADERS)
+        self.transport.write(head.encode() + for_browsers + b"\r\n" + body)
         close_draining(self.transport, self.loop)
 
     def _close_early(self, cycle: RequestResponseCycle) -> None:
