@@ -193,7 +193,7 @@ async def test_the_language_of_a_request_counts_below_the_threads_and_above_the_
 
     async def locale(header: str | None, *, text: str = "go", **thread: Any) -> str:
         made = await site.post("/api/threads", {"agent_type": "linguist", **thread})
-        options = {} if header is None else {"headers": {"Accept-Language": header}}
+        options: dict[str, Any] = {} if header is None else {"headers": {"Accept-Language": header}}
         run = await site.post(f"/api/threads/{made['id']}/runs?wait=30", {"input": text}, **options)
         found: str = (await site.get(f"/api/runs/{run['id']}/skills"))["locale"]
         return found
