@@ -14,7 +14,7 @@ from holdfast.ports.artifacts import Artifacts, Files
 from holdfast.ports.log import Contexts, EventLog, Journal, Messages, Steps, Values
 from holdfast.ports.memory import Forgetting, Memories, MemoryArchive, MemoryGraph
 from holdfast.ports.outlines import ThreadOutlines
-from holdfast.ports.queue import Inbox, Interrupts, Leases, RunCounts, StoreHealth, Subscriptions, Timers
+from holdfast.ports.queue import Inbox, Interrupts, Leases, RunCounts, StoreHealth, Subscriptions, Timers, WorkerLeases
 from holdfast.ports.recall import RecallIndex
 from holdfast.ports.reminders import Reminders
 from holdfast.ports.requests import KeyedRequests
@@ -35,6 +35,7 @@ class Ports(NamedTuple):
     messages: Messages
     runs: Runs
     leases: Leases
+    worker_leases: WorkerLeases
     journal: Journal
     inbox: Inbox
     subscriptions: Subscriptions
@@ -76,6 +77,7 @@ def ports_of(store: Store) -> Ports:
         messages=store.messages,
         runs=store.runs,
         leases=store.leases,
+        worker_leases=store.worker_leases,
         journal=store.journal,
         inbox=store.inbox,
         subscriptions=store.subscriptions,

@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Final
 
 from holdfast.api.asgi import BROWSER_HEADERS, AsgiApp, AsgiMessage, AsgiScope, Receive, Send
@@ -53,6 +54,8 @@ UNMATCHED_ROUTE: Final = "unmatched"
 _COUNTED_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 _log: Final = logging.getLogger("holdfast.requests")
+_RPC_PATH: Final = "/rpc/"
+"""Calls of workers, which are logged only if they fail."""
 
 
 class HostOriginMiddleware:
@@ -235,9 +238,10 @@ class _Exchange:
         """Record the end of the request, and log its method, path without query, status and duration."""
         if self._stream is not None:
             self._stream.add(-1)
-        if not _log.isEnabledFor(logging.INFO):
-            return
         method, path = self._method, self._path
+        routine = path.startswith(_RPC_PATH) and self._status < HTTPStatus.BAD_REQUEST  # several times a second
+        if not _log.isEnabledFor(logging.DEBUG if routine else logging.INFO):
+            return
         elapsed_ms = (time.perf_counter() - self._started_at) * 1000
         fields = {
             "method": method,
@@ -246,7 +250,8 @@ class _Exchange:
             "ms": round(elapsed_ms, 1),
             "request_id": self.id,
         }
-        _log.info("%s %s %d %.1f ms", method, path, self._status, elapsed_ms, extra={"fields": fields})
+        level = logging.DEBUG if routine else logging.INFO
+        _log.log(level, "%s %s %d %.1f ms", method, path, self._status, elapsed_ms, extra={"fields": fields})
 
 
 def unwrapped_send(scope: AsgiScope, send: Send) -> Send:

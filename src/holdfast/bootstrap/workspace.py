@@ -14,9 +14,9 @@ from holdfast.agent.loop import AgentExecutor
 from holdfast.agent.run_context import LoopConfig
 from holdfast.bootstrap.logs import redact_logs
 from holdfast.bootstrap.memory import WorkspaceRecall
-from holdfast.bootstrap.observability import Tracer, open_observability
+from holdfast.bootstrap.observability import Observability, Tracer, open_observability
 from holdfast.bootstrap.store import SystemClock, is_postgres, lease_opener, open_bus, open_store
-from holdfast.bootstrap.workspace_tools import known_tool_names, open_mcp, workspace_tools
+from holdfast.bootstrap.workspace_tools import WorkspaceTools, known_tool_names, open_mcp, workspace_tools
 from holdfast.concurrency import cancel_and_wait, start_background
 from holdfast.control.api_keys import CachedKeyAuthenticator, KeyControl
 from holdfast.control.daemons import DAEMON_SYNC_SECONDS, DaemonSync
@@ -46,7 +46,7 @@ from holdfast.models.packages import check_agent_packages
 from holdfast.models.registry import ListedModels, ModelRegistry
 from holdfast.ports.memory import Recall
 from holdfast.ports.model import KnownModels, Models
-from holdfast.ports.runtime import Clock, Executor
+from holdfast.ports.runtime import Clock, Executor, RuntimePorts
 from holdfast.ports.tools import WorkingFolders
 from holdfast.ports.workspace import Agents
 from holdfast.sandbox.processes import open_processes
@@ -66,6 +66,7 @@ class OpenWorkspace(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """An open workspace: its store, its agents, and the engine that runs them."""
 
     store: Store
+    ports: RuntimePorts
     recall: Recall
     runs: RunControl
     firing: FiringControl
@@ -174,8 +175,8 @@ async def open_workspace(
             watcher=watcher,
             models=models,
         )
-        executor = AgentExecutor(
-            journal=observability.journal(store.journal),
+        ports = RuntimePorts(
+            journal=store.journal,
             library=LocalLibrary(agents, store.files, store.artifacts, store.grants, store.reminders, skills),
             memory=LocalMemoryLibrary(
                 store.memories,
@@ -190,22 +191,15 @@ async def open_workspace(
                 _platform_tools(store, firing, now),
                 prefixed={REMOTE_METHOD_PREFIX: methods, MCP_TOOL_PREFIX: mcp},
             ),
-            models=models,
-            tokens=EstimatedTokens(),
-            clock=now,
-            workspace=folder.path.name,
-            tools=tools.tools,
-            folders=tools.folders,
-            custom_tools=tools.custom_tools,
-            redaction=tools.redaction,
-            config=options.loop_config,
-            middleware=observability.middleware,
+        )
+        executor = make_executor(
+            ports, folder, tools, models=models, clock=now, config=options.loop_config, observability=observability
         )
         daemons = DaemonSync(schedules=store.schedules, agents=agents, space=DEFAULT_SPACE)
         engine = _make_engine(
             store,
             watcher,
-            observability.executor(executor),
+            executor,
             now,
             options,
             workers=settings.get().workers if options.workers is None else options.workers,
@@ -227,6 +221,7 @@ async def open_workspace(
         await stack.enter_async_context(_importing_providers(models, agents))
         yield OpenWorkspace(
             store=store,
+            ports=ports,
             recall=recall.search,
             runs=runs,
             firing=firing,
@@ -245,6 +240,38 @@ async def open_workspace(
             meters=observability.meters,
             default_agent=lambda: settings.get().default_agent,
         )
+
+
+def make_executor(
+    ports: RuntimePorts,
+    folder: Workspace,
+    tools: WorkspaceTools,
+    *,
+    models: Models,
+    clock: Clock,
+    config: LoopConfig,
+    observability: Observability,
+) -> Executor:
+    """Return the executor of a process, whose local tools are those of its workspace folder."""
+    return observability.executor(
+        AgentExecutor(
+            journal=observability.journal(ports.journal),
+            library=ports.library,
+            memory=ports.memory,
+            subagents=ports.subagents,
+            remote=ports.remote,
+            models=models,
+            tokens=EstimatedTokens(),
+            clock=clock,
+            workspace=folder.path.name,
+            tools=tools.tools,
+            folders=tools.folders,
+            custom_tools=tools.custom_tools,
+            redaction=tools.redaction,
+            config=config,
+            middleware=observability.middleware,
+        )
+    )
 
 
 def _platform_tools(store: Store, firing: FiringControl, clock: Clock) -> PlatformTools:
@@ -300,12 +327,16 @@ def _make_engine(
     )
     worker = None
     meters.workers.of().add(workers)
-    if workers:
+    if not workers:  # a worker does this too
+        sweep = store.leases.expire
+        loops = [
+            *loops,
+            lambda: run_every("releasing expired leases", sweep, seconds=options.heartbeat.total_seconds()),
+        ]
+    else:
         worker = Worker(
             executor=executor,
             leases=store.leases,
-            runs=store.runs,
-            events=store.events,
             watcher=watcher,
             owner=owner,
             concurrency=workers,

@@ -228,8 +228,8 @@ class LocalSubagentRuns:
     async def spawn(self, lease: Lease, new: NewRun, *, awaited: bool = False, pending_spawns: int = 0) -> Run:
         """Create a run, or return the one that has the id of `new`."""
         await self._check_lease(lease)
-        assert new.id is not None
-
+        if new.id is None or new.parent_run_id not in (None, lease.run_id):
+            raise Invalid("a spawned run needs an id, and this run or none as its parent", field="parent_run_id")
         with suppress(NotFound):
             return await self._runs.get(lease.space_id, new.id)
         if new.parent_run_id is not None:
@@ -257,6 +257,8 @@ class LocalSubagentRuns:
         """Cancel the children that have not ended."""
         await self._check_lease(lease)
         for run in runs:
+            if (await self._runs.get(lease.space_id, run)).parent_run_id != lease.run_id:
+                raise NotFound(f"run `{run}` is not a child of this run", id=run)
             with suppress(IllegalMove):
                 await self._runs.end(lease.space_id, run, to=RunStatus.CANCELLED, reason=PARENT_FAILED_REASON)
 

@@ -29,9 +29,7 @@ from holdfast.engine.leases import (
 from holdfast.engine.loops import StoreOutage, WakeEvent, run_forever
 from holdfast.engine.watcher import Watcher
 from holdfast.ports.bus import WakeHint
-from holdfast.ports.log import EventLog
 from holdfast.ports.queue import Leases
-from holdfast.ports.runs import Runs
 from holdfast.ports.runtime import Executor
 
 DEFAULT_LEASE: Final = timedelta(seconds=5)
@@ -53,8 +51,6 @@ class Worker:
         *,
         executor: Executor,
         leases: Leases,
-        runs: Runs,
-        events: EventLog,
         watcher: Watcher,
         owner: OwnerId,
         concurrency: int,
@@ -90,7 +86,7 @@ class Worker:
                 interval=heartbeat,
                 max_blocked_seconds=max_blocked_seconds,
             ).running()
-        self._lease_release = LeaseRelease(leases=leases, runs=runs, events=events, owner=owner, lease=lease)
+        self._lease_release = LeaseRelease(leases=leases, lease=lease)
         self._wake = WakeEvent()
         self._may_have_work = True
         """Whether there may be a run to claim."""

@@ -44,6 +44,8 @@ class Journal(Protocol):
         - A wait for a run that waits for this one is refused (`WouldDeadlock`).
         - A move releases the lease. A terminal move also queues the runs based on this one and notifies the parent.
         - Commits of one lease are applied in the order in which they were submitted.
+        - A numbered commit that was applied before returns the same result and changes nothing. Its number with other
+          content, or a lower number, is refused (`Conflict`).
         - A failed commit does not affect other commits.
         """
 

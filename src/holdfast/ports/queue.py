@@ -6,15 +6,15 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.domain.commit import Lease
+from holdfast.domain.commit import CommitNumber, Committed, Lease, LeaseRef
 from holdfast.domain.content import Json
-from holdfast.domain.ids import InterruptId, OwnerId, RunId, SpaceId, TimerId
+from holdfast.domain.ids import ApiKeyId, InterruptId, OwnerId, RunId, SpaceId, TimerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import Interrupt, InterruptResponse, InterruptStatus
 from holdfast.domain.message import NewMessage
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
-from holdfast.domain.run import Run
+from holdfast.domain.run import Run, RunError
 from holdfast.domain.timer import NewTimer, Timer, TimerClaim
 
 
@@ -50,6 +50,12 @@ class Leases(Protocol):
         (`LeaseLost`).
         """
 
+    async def release_leftover(self, leases: Sequence[Lease]) -> None:
+        """Release those of `leases` under which a run is still running, as `release` does."""
+
+    async def fail(self, lease: Lease, error: RunError) -> None:
+        """End the run and its active descendants as failed, if the lease is still held."""
+
     async def expire(self, *, cap: int = 5, spare: Container[int] = ()) -> list[RunId]:
         """Take back the runs of expired leases and return them, but not those whose keys are in `spare`.
 
@@ -60,6 +66,24 @@ class Leases(Protocol):
 
     async def queue_state(self) -> QueueState:
         """Return whether a run may be claimed now, and when the next delayed run becomes claimable."""
+
+
+class WorkerLeases(Protocol):
+    """Leases of workers without a database: the token that each is used with, and its last numbered commit."""
+
+    async def issue(self, leases: Sequence[Lease], *, token_hashes: Sequence[bytes], api_key: ApiKeyId | None) -> None:
+        """Bind each lease to the token with that hash and to the key that claimed it."""
+
+    async def find(self, ref: LeaseRef, *, token_hash: bytes, api_key: ApiKeyId | None) -> Lease:
+        """Return a lease as its holder received it, without a snapshot.
+
+        A token of another lease or key and a lease that is not held any more are both refused (`LeaseLost`).
+        """
+
+    async def repeated(
+        self, ref: LeaseRef, number: CommitNumber, *, token_hash: bytes, api_key: ApiKeyId | None
+    ) -> Committed | None:
+        """Return the result of a commit that was applied under this lease, even if it ended the lease."""
 
 
 class Inbox(Protocol):

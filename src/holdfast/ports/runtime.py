@@ -25,6 +25,7 @@ from holdfast.domain.reminder import Reminder
 from holdfast.domain.run import Run
 from holdfast.domain.skill import Skill
 from holdfast.domain.tool import ToolInterrupt, ToolReply, ToolSpec
+from holdfast.ports.log import Journal
 
 
 class Clock(Protocol):
@@ -208,3 +209,13 @@ class RemoteTools(Protocol):
 
         A tool that has changed again since stays blocked. A name that cannot be a tool of the run raises `NotFound`.
         """
+
+
+class RuntimePorts(msgspec.Struct, frozen=True, kw_only=True):
+    """What an executor reaches of the control plane, directly or over the control RPC."""
+
+    journal: Journal
+    library: Library
+    memory: MemoryLibrary
+    subagents: SubagentRuns
+    remote: RemoteTools

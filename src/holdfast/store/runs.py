@@ -219,6 +219,7 @@ _DELETE_CONTENT_STATEMENTS: Final = (
     "drop_budget",
     "drop_contexts",
     "drop_subscriptions",
+    "drop_worker_lease",
     "forget_idempotency_key",
 )
 

@@ -27,6 +27,7 @@ from holdfast.store.timers import SqlTimers
 from holdfast.store.transaction import Database
 from holdfast.store.usage import SqlUsageLedger
 from holdfast.store.webhooks import SqlWebhooks
+from holdfast.store.worker_leases import SqlWorkerLeases
 
 
 class Store:
@@ -38,7 +39,7 @@ class Store:
         self.threads = SqlThreads(database)
         self.messages = SqlMessages(database)
         self.runs = SqlRuns(database, counts)
-        self.leases = SqlLeases(database, counts)
+        self.leases, self.worker_leases = SqlLeases(database, counts), SqlWorkerLeases(database)
         self.journal = SqlJournal(database, counts)
         self.inbox = SqlInbox(database)
         self.subscriptions = SqlSubscriptions(database)

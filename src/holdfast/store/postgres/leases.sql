@@ -43,3 +43,6 @@ SELECT h.run_key, r.id, r.thread_key, h.status, h.attempt, h.lease_owner, h.leas
 SELECT EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until IS NULL)
     OR EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until <= COALESCE(:now, holdfast_now())) AS ready,
        (SELECT MIN(wait_until) FROM run_heads WHERE status = 'queued' AND wait_until > COALESCE(:now, holdfast_now())) AS next_at;
+
+-- name: leases_of_running
+SELECT run_key, lease_number FROM run_heads WHERE run_key = ANY (:run_key::BIGINT[]) AND status = 'running';

@@ -34,3 +34,8 @@ SELECT h.run_key, r.id, r.thread_key, h.status, h.attempt, h.lease_owner, h.leas
 SELECT EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until IS NULL)
     OR EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until <= :now) AS ready,
        (SELECT MIN(wait_until) FROM run_heads WHERE status = 'queued' AND wait_until > :now) AS next_at;
+
+-- name: leases_of_running
+WITH wanted (run_key) AS (VALUES (:run_key))
+SELECT h.run_key, h.lease_number FROM wanted w CROSS JOIN run_heads h ON h.run_key = w.run_key
+ WHERE h.status = 'running';
