@@ -31,6 +31,7 @@ BROAD_HANDLERS: Final[dict[str, str]] = {
     "tools/function_host.py::main": "an error of a function is a result for the model",
     "tools/function_tool.py::FunctionTool.run": "an error of a function is a result for the model",
     "models/embedders.py::OnnxEmbedder._encode": "onnxruntime does not export the classes of its errors",
+    "rpc/server.py::ControlRpc.__call__": "around a request",
     "store/postgres/database.py::_BatchQueue._write": "an error must reach its caller and not end the batches",
     "store/sqlite/readers.py::Readers._work": "an error must reach its caller and not end the thread",
     "store/sqlite/writer.py::Writer._attempt": "an error must reach its caller, and the others go on",

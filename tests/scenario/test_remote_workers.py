@@ -5,13 +5,14 @@ import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from random import Random
 from typing import Final
 
 import pytest
 
+from holdfast.concurrency import cancel_and_wait
 from holdfast.domain.content import Json
 from tests.api.server_process import HOLDFAST, TIMEOUT_SECONDS, Server, run_server
 from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
@@ -52,7 +53,7 @@ class FaultyProxy:
     async def serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward the requests of one connection, one after the other."""
         upstream_reader, upstream = await asyncio.open_connection(self._host, int(self._port))
-        try:
+        with suppress(OSError, asyncio.IncompleteReadError), closing(upstream), closing(writer):
             while request := await _read_message(reader):
                 fault = self._random.choices(["none", "lost", "unanswered", "late", "twice"], [20, 1, 1, 1, 1])[0]
                 if not self.wrong or b"/rpc/hints" in request or b"/rpc/leases/claim" in request:
@@ -74,18 +75,13 @@ class FaultyProxy:
                     return
                 writer.write(await _read_message(upstream_reader))
                 await writer.drain()
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            upstream.close()
-            writer.close()
 
     async def _send_alone(self, request: bytes) -> None:
         """Send a request on a connection of its own, and drop the response."""
         reader, writer = await asyncio.open_connection(self._host, int(self._port))
-        writer.write(request)
-        await _read_message(reader)
-        writer.close()
+        with closing(writer):
+            writer.write(request)
+            await _read_message(reader)
 
     async def _stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -105,10 +101,20 @@ async def _read_message(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def faulty_proxy(url: str, random: Random) -> AsyncIterator[tuple[FaultyProxy, str]]:
-    proxy = FaultyProxy(url, random)
-    server = await asyncio.start_server(proxy.serve_client, "127.0.0.1", 0, limit=1 << 24)
+    proxy, clients = FaultyProxy(url, random), set[asyncio.Task[None]]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        clients.add(task)
+        await proxy.serve_client(reader, writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 24)
     async with server:
-        yield proxy, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield proxy, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        finally:
+            await cancel_and_wait(clients)
 
 
 def write_agents(folder: Path) -> None:

@@ -123,9 +123,11 @@ async def open_workspace(
     process_tools = _process_tools(options)
     tool_names = known_tool_names(folder, process_tools)
     settings = FolderSettings(folder, tool_names=tool_names)
+    workers = settings.get().workers if options.workers is None else options.workers
     async with AsyncExitStack() as stack:
-        telemetry = open_observability(settings.get().telemetry, tracing=options.tracing)
-        observability = await stack.enter_async_context(telemetry)
+        observability = await stack.enter_async_context(
+            open_observability(settings.get().telemetry, tracing=options.tracing)
+        )
         bus = await stack.enter_async_context(open_bus(where, url=options.bus))
         store = await stack.enter_async_context(open_store(where, bus=bus, clock=clock, meters=observability.meters))
         models = await stack.enter_async_context(
@@ -137,7 +139,7 @@ async def open_workspace(
             folder,
             settings=settings.get,
             tool_names=tool_names,
-            check_models=lambda names: check_agent_packages(names, settings.get().providers),
+            check_models=lambda names: check_agent_packages(names, settings.get().providers) if workers else None,
             in_code=in_code,
         )
         skills = SkillShelf(WorkspaceSkills(folder), store.skills, scripts_folder=folder.data_folder / "skills")
@@ -157,6 +159,7 @@ async def open_workspace(
             files=store.files,
             agents=agents,
             models=models,
+            calls_models=workers > 0,
         )
         firing = FiringControl(
             schedules=store.schedules,
@@ -202,7 +205,7 @@ async def open_workspace(
             executor,
             now,
             options,
-            workers=settings.get().workers if options.workers is None else options.workers,
+            workers=workers,
             meters=observability.meters,
             actions={SCHEDULE_TIMER: firing.fire},
             loops=[

@@ -93,11 +93,11 @@ def serve(
         else:
             print_message(f"holdfast {holdfast.__version__} serving {workspace} at {url}")
 
-    with asyncio.Runner(loop_factory=_event_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         runner.run(serve_workspace(options, on_ready=announce))
 
 
-def _event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     """Return the factory of uvloop's event loop if it is installed, else of that of Python."""
     try:
         from uvloop import new_event_loop

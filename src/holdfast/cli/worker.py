@@ -10,6 +10,7 @@ import typer
 import holdfast
 from holdfast.bootstrap.logs import LogFormat, configure_logging
 from holdfast.cli.output import JsonFlag, print_json, print_message
+from holdfast.cli.serve import event_loop_factory
 
 DEFAULT_FOLDER: Final = "holdfast-worker"
 
@@ -37,8 +38,6 @@ def worker(
 
     Model calls are made from here, with the keys in this process's environment.
     """
-    import uvloop
-
     from holdfast.bootstrap.worker import WorkerOptions, run_worker
 
     configure_logging(log_format, level=logging.WARNING if quiet else logging.INFO)
@@ -50,5 +49,5 @@ def worker(
         else:
             print_message(f"holdfast {holdfast.__version__} working for {url}, {concurrency} runs at a time")
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         runner.run(run_worker(options, on_ready=announce))
