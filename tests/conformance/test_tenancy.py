@@ -206,8 +206,15 @@ WITHOUT_SPACE: Final = {
     **dict.fromkeys(["events.heads", "runs.get_many"], "name a space with each run: tested below"),
     "runs.newest_of_threads": "names a space with each thread: tested below",
     **dict.fromkeys(
-        ["leases.claim", "leases.renew", "leases.release", "leases.expire", "leases.queue_state"],
+        [
+            *("leases.claim", "leases.renew", "leases.release", "leases.expire", "leases.queue_state"),
+            *("leases.release_leftover", "leases.fail"),
+        ],
         "workers serve all spaces",
+    ),
+    **dict.fromkeys(
+        ["worker_leases.issue", "worker_leases.find", "worker_leases.repeated"],
+        "a lease names its space: `tests/conformance/test_worker_leases.py`",
     ),
     **dict.fromkeys(
         [

@@ -35,7 +35,7 @@ def ref(lease: Lease) -> LeaseRef:
 async def test_a_lease_is_found_by_its_token_in_every_process(stores: list[Store], api_key: ApiKeyId | None) -> None:
     lease = await issued(stores[0], api_key=api_key)
     found = await stores[-1].worker_leases.find(ref(lease), token_hash=TOKEN, api_key=api_key)
-    assert found == replace(lease, snapshot=None, run=found.run)
+    assert found == replace(lease, snapshot=None, run=found.run, reminders_due=True)
     assert found.run.id == lease.run.id
 
 

@@ -37,7 +37,7 @@ class SqlWorkerLeases(SqlPort):
         """Return a lease that is held."""
         await _issued(tx, ref, token_hash, api_key)
         run = await tx.one("run", space=ref.space_id, id=ref.run_id)
-        head = None if run is None else await tx.one("head", run_key=run["run_key"])
+        head = None if run is None else await tx.one("held_head", run_key=run["run_key"])
         if run is None or head is None or head["lease_number"] != ref.number or head["lease_owner"] is None:
             raise _lost(ref)
         claimed = ClaimedRun(to_run(run), run["space_key"], run["thread_key"], run["parent_key"])

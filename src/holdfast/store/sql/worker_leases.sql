@@ -5,3 +5,7 @@ SELECT w.* FROM worker_leases w WHERE w.run_key = (
 
 -- name: drop_worker_lease
 DELETE FROM worker_leases WHERE run_key = :run_key;
+
+-- name: held_head
+-- A head as a claim returns it: where nothing says otherwise, a reminder may be due.
+SELECT h.*, 1 AS reminders_due FROM run_heads h WHERE h.run_key = :run_key;
