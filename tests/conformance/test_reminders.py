@@ -376,6 +376,10 @@ async def test_a_run_that_only_pretends_to_be_a_judge_triggers_nothing(store: St
         ("invoices of Acme", "Where is the invoice?", PENDING),
         ("東京の会議", "来週の東京会議はどうなりましたか", TRIGGERED),
         ("東京の会議", "大阪の天気は?", PENDING),
+        ("car insurance", "My vehicle policy expires next month: is the auto insurance cheaper elsewhere?", TRIGGERED),
+        ("car insurance", "Wash the car.", PENDING),
+        ("犬の予防接種", "ワンちゃんのワクチンの接種はいつ?", TRIGGERED),
+        ("犬の予防接種", "猫が好きです", PENDING),
     ],
 )
 async def test_a_message_about_it_triggers_a_context(
@@ -491,3 +495,21 @@ async def test_what_is_forgotten_is_erased_from_reminders_too(store: Store, wher
     rows = await rows_of(where)
     for table in ("reminders", "conditions", "schedules", "notifications", "outbox"):
         assert secret not in str(rows[table]), table
+    assert rows["reminder_terms"] == []
+    await start(store, text="it was forgotten")
+    assert await store.reminders.of_turn(SPACE, lease.thread_id, owner=None) == [
+        await store.reminders.get(SPACE, made.id)
+    ]
+
+
+async def test_a_context_that_lost_a_part_is_found_by_the_rest(store: Store, where: str | Path) -> None:
+    secret = "The code of the safe is 314159."
+    lease = await start(store, text=secret)
+    await end(store, lease)
+    made = await remind(store, f"burglars and locksmiths. {secret}", CONTEXT)
+    await store.forgetting.forget(SPACE, ForgetRequest(thread_id=lease.thread_id))
+    assert {row["term"] for row in (await rows_of(where))["reminder_terms"]} == {"burglar", "locksmith"}
+    await start(store, text="what was forgotten?")
+    assert await fire_due(store) == []
+    await start(store, text="Do burglars fear locksmiths?")
+    assert len(await fire_due(store)) == 1 and await status(store, made) is TRIGGERED

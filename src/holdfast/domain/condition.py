@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.domain.errors import Invalid
+from holdfast.domain.forgetting import FORGOTTEN_TEXT
 from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.instant import Millis
 from holdfast.domain.limits import MAX_EXACT_USD, MAX_SAFE_INTEGER
@@ -119,8 +120,13 @@ class ContextCondition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     about: Annotated[str, Meta(min_length=1, max_length=MAX_ABOUT_CHARS)]
     threshold: Annotated[float, Meta(gt=0, le=1)] = DEFAULT_THRESHOLD
-    """The part of the terms of `about` that the message must contain."""
+    """How much of `about` the message must contain, in its words or in words near to them."""
     thread_id: _Id | None = None
+
+    @property
+    def subject(self) -> str:
+        """What is left of `about` after parts of it were forgotten."""
+        return self.about.replace(FORGOTTEN_TEXT, " ")
 
 
 Condition: TypeAlias = EventCondition | ThresholdCondition | SilenceCondition | JudgeCondition | ContextCondition

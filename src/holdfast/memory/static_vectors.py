@@ -132,6 +132,37 @@ class StaticVectors:
         rows /= numpy.where(norms > 0, norms, 1)
         return rows
 
+    def similarities(self, subjects: "Sequence[NDArray[Any]]", text: "NDArray[Any]") -> list[float]:
+        """Return how much of each subject a text is about, both given as tokens, from 0 to 1.
+
+        Each token of a subject counts by its best cosine with a token of the text, weighted by its rarity (MaxSim).
+        """
+        import numpy
+
+        found = [0.0] * len(subjects)
+        known = [number for number, tokens in enumerate(subjects) if len(tokens)]
+        if known and len(text):
+            every = numpy.concatenate([subjects[number] for number in known])
+            starts = numpy.cumsum([0, *(len(subjects[number]) for number in known[:-1])])
+            best = (self.token_vectors(every) @ self.token_vectors(numpy.unique(text)).T).max(axis=1).clip(min=0)
+            weights = self._weights(every)
+            scores = numpy.add.reduceat(best * weights, starts) / numpy.add.reduceat(weights, starts)
+            for number, score in zip(known, scores, strict=True):
+                found[number] = min(float(score), 1.0)
+        return found
+
+    def _weights(self, tokens: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the weights of tokens."""
+        import numpy
+
+        weights = numpy.zeros(len(tokens), dtype=numpy.float32)
+        english = tokens < JAPANESE_TOKEN
+        if english.any():
+            weights[english] = self._english_weights[tokens[english]]
+        if self._japanese is not None and not english.all():
+            weights[~english] = self._japanese_weights[tokens[~english] - JAPANESE_TOKEN]
+        return weights
+
     @cached_property
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer

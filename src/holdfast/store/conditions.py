@@ -4,8 +4,9 @@ A condition that is met wakes the timer of its reminder, which fires it: the eve
 the condition and of the timer, so that it never waits for a schedule that is being fired.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.domain.condition import (
     ANY_EVENT,
@@ -21,15 +22,21 @@ from holdfast.domain.condition import (
     overlap_score,
 )
 from holdfast.domain.content import Json, plain_text
-from holdfast.domain.forgetting import FORGOTTEN_TEXT
 from holdfast.domain.instant import Millis
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.run import Mode, Run, RunStatus
 from holdfast.domain.untrusted import SOURCE_METADATA_KEY
 from holdfast.memory.analyser import terms
+from holdfast.memory.static_vectors import static_vectors
 from holdfast.store.encoding import dump_json, load_json
 from holdfast.store.transaction import Row, Transaction, store_time
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_COMPARED_CONTEXTS: Final = 500
+"""Contexts of a space, and of a thread, whose meaning a message is compared with: the newest. Terms find any."""
+MAX_SUBJECT_TOKENS: Final = 64
 JUDGE_TAG: Final = "judge:"
 _OWN_TAGS: Final = (JUDGE_TAG, "reminder:", "schedule:")
 """Tags of runs that no person started: their input is not what a person said."""
@@ -80,14 +87,35 @@ async def _note_messages(tx: Transaction, said: Sequence[tuple[int, Occurrence]]
     for space, what in said:
         if space not in having or not (found := sorted(set(terms(what.text)))):
             continue
-        rows = await tx.all("contexts_with_terms", space_key=space, terms=dump_json(found), thread_id=what.thread_id)
-        for row in rows:
-            context = load_spec(row)
-            assert isinstance(context, ContextCondition)
-            score = overlap_score(terms(context.about), found)
-            if score >= context.threshold:
-                reason = f"a message is about it ({score:.0%} of its terms)"
-                await meet_condition(tx, row, reason=reason, now=await store_time(tx))
+        where = {"space_key": space, "thread_id": what.thread_id}
+        rows = {
+            row["reminder_key"]: row
+            for row in (
+                *await tx.all("newest_contexts", limit=MAX_COMPARED_CONTEXTS, **where),
+                *await tx.all("contexts_with_terms", terms=dump_json(found), **where),
+            )
+        }
+        contexts = {key: load_spec(row) for key, row in sorted(rows.items())}
+        for key, score in _context_scores(contexts, what.text, found):
+            reason = f"a message is about it (score {score:.2f})"
+            await meet_condition(tx, rows[key], reason=reason, now=await store_time(tx))
+
+
+def _context_scores(contexts: Mapping[int, Condition], text: str, said: Sequence[str]) -> Iterator[tuple[int, float]]:
+    """Yield the contexts that a message is about: it has enough of their terms, or of words near to them."""
+    subjects = {key: each for key, each in contexts.items() if isinstance(each, ContextCondition)}
+    tables = static_vectors()
+    tokens = [_subject_tokens(each.subject) for each in subjects.values()]
+    near = tables.similarities(tokens, tables.tokens(text))
+    for (key, each), similarity in zip(subjects.items(), near, strict=True):
+        score = max(overlap_score(terms(each.subject), said), similarity)
+        if score >= each.threshold:
+            yield key, score
+
+
+@lru_cache(maxsize=8_192)
+def _subject_tokens(subject: str) -> "NDArray[Any]":
+    return static_vectors().tokens(subject)[:MAX_SUBJECT_TOKENS]
 
 
 async def note_answer(tx: Transaction, space: int, run: Run, output: Json) -> None:
@@ -132,7 +160,7 @@ async def put_reminder_terms(tx: Transaction, space_key: int, reminder_key: int,
     """Store the terms by which messages are compared with a condition, and no others."""
     await tx.run("drop_reminder_terms", reminder_key=reminder_key)
     if isinstance(condition, ContextCondition):
-        about = sorted(set(terms(condition.about.replace(FORGOTTEN_TEXT, ""))))
+        about = sorted(set(terms(condition.subject)))
         await tx.many("add_reminder_terms", [(space_key, term, reminder_key) for term in about])
 
 

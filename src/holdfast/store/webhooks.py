@@ -108,6 +108,8 @@ class SqlWebhooks(SqlPort):
         if state is WebhookState.ACTIVE and found.state is WebhookState.DISABLED:
             await tx.run("revive_deliveries", webhook_key=row["webhook_key"], now=await store_time(tx))
             tx.hints.add(deliveries=True)
+        elif state is WebhookState.DISABLED and found.state is WebhookState.ACTIVE:
+            await tx.run("park_deliveries", webhook_key=row["webhook_key"])
         return _to_webhook(await find_row(tx, "webhook", "webhook", space=space, id=webhook))
 
     @writes
@@ -212,6 +214,13 @@ class SqlWebhooks(SqlPort):
         tx.hints.add(deliveries=True)
         return _to_delivery(await find_row(tx, "delivery", "delivery", webhook_key=row["webhook_key"], id=claim.id))
 
+    @writes
+    async def prune(self, tx: Transaction, *, keep: timedelta, limit: int) -> int:
+        """Delete settled deliveries that are older than `keep`."""
+        check_page_size(limit, maximum=10_000)
+        before = await store_time(tx) - keep // timedelta(milliseconds=1)
+        return len(await tx.all("prune_deliveries", before=before, limit=limit))
+
     @reads
     async def next_due(self, tx: Transaction) -> Instant | None:
         """Return when the next delivery is due."""
@@ -222,8 +231,10 @@ class SqlWebhooks(SqlPort):
 async def _disable(tx: Transaction, row: Row, result: AttemptResult) -> None:
     """Disable the webhook of a delivery that failed for good, with a notification."""
     answer = f"it answered {result.status}" if result.error is None else result.error
-    reason = "the receiver is gone (410)" if result.status == GONE else f"nothing could be delivered for 24 h: {answer}"
+    gone = result.status == GONE
+    reason = "the receiver is gone (410)" if gone else f"a delivery was not accepted for 24 h: {answer}"
     if await tx.one("disable_webhook", webhook_key=row["webhook_key"], reason=reason, now=tx.now) is not None:
+        await tx.run("park_deliveries", webhook_key=row["webhook_key"])
         data = dump_json({"webhook_id": row["webhook_id"], "url": row["url"], "reason": reason})
         kind = NotificationKind.WEBHOOK_DISABLED.value
         await tx.many("add_to_outbox", [(row["space_key"], kind, None, None, data, tx.now)])

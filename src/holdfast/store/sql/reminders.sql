@@ -73,6 +73,15 @@ ON CONFLICT (reminder_key) DO UPDATE
 -- name: condition_of_schedule
 SELECT * FROM conditions WHERE reminder_key = :reminder_key;
 
+-- name: newest_contexts
+SELECT * FROM (SELECT * FROM conditions
+                WHERE space_key = :space_key AND event = 'message' AND agent = '' AND thread_id = '' AND armed = 1
+                ORDER BY reminder_key DESC LIMIT :limit) AS anywhere
+UNION ALL
+SELECT * FROM (SELECT * FROM conditions
+                WHERE space_key = :space_key AND event = 'message' AND agent = '' AND thread_id = :thread_id AND armed = 1
+                ORDER BY reminder_key DESC LIMIT :limit) AS here;
+
 -- name: count_for_condition
 UPDATE conditions SET matches = :matches WHERE reminder_key = :reminder_key;
 
