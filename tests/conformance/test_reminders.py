@@ -151,6 +151,20 @@ async def test_the_highest_priority_comes_first(store: Store) -> None:
     assert [each.id for each in (await store.reminders.page(SPACE, where=high)).items] == [made[order[3]].id]
 
 
+async def test_runs_of_a_reminder_queue_up_to_a_limit_and_it_is_triggered_all_the_same(
+    store: Store, monkeypatch: pytest.MonkeyPatch, clock: HeldClock
+) -> None:
+    monkeypatch.setattr("holdfast.store.firings.MAX_QUEUED_FIRINGS", 2)
+    made = await remind(store, "* * * * *", action=RunAction(agent="bot", new_thread=True))
+    for _ in range(3):
+        clock.tick(MINUTE)
+        await fire_due(store)
+    full, *fired = await firings(store, made)
+    assert [each.outcome for each in fired] == [FiringOutcome.FIRED] * 2
+    assert (full.outcome, full.reason) == (FiringOutcome.SKIPPED, "2 runs of the schedule are queued already")
+    assert await status(store, made) is TRIGGERED
+
+
 async def test_an_action_starts_exactly_one_run(store: Store, clock: HeldClock) -> None:
     made = await remind(store, "in 1 min", action=RunAction(agent="bot"), context="at home")
     clock.tick(MINUTE)
