@@ -165,6 +165,24 @@ async def test_a_receiver_may_ask_for_more_time(store: Store, clock: HeldClock) 
     assert settled.next_attempt_at == instant(Millis(clock.now() + 600_000))
 
 
+async def test_a_clock_that_is_set_back_delays_no_attempt(store: Store, clock: HeldClock) -> None:
+    webhook = await hook(store)
+    await finish(store)
+    await store.timers.follow_clock()
+    (claim,) = await store.webhooks.claim(lease=MINUTE, limit=10)
+    await store.webhooks.settle(claim, DOWN)
+    await finish(store)
+    (dead,) = await store.webhooks.claim(lease=MINUTE, limit=10)
+    await store.timers.follow_clock()
+    clock.step_back(timedelta(hours=1))
+    await store.timers.follow_clock()
+    clock.tick(timedelta(seconds=5))
+    assert [each.id for each in await store.webhooks.claim(lease=MINUTE, limit=10)] == [claim.id]
+    clock.tick(MINUTE)
+    assert dead.id in [each.id for each in await store.webhooks.claim(lease=MINUTE, limit=10)]
+    assert len(await deliveries(store, webhook)) == 2
+
+
 async def test_busy_webhooks_are_left_out(store: Store) -> None:
     await hook(store)
     await finish(store)
