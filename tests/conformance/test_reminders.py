@@ -392,6 +392,7 @@ WRONG: list[tuple[TriggerType, Any, dict[str, Any], str]] = [
     (CONDITION, {"event": "run.failed"}, {"recurrence": "daily"}, "`always` or null"),
     (CONTEXT, {"threshold": 0.5}, {}, "about"),
     (CONTEXT, {"about": "x", "threshold": 2}, {}, "not valid"),
+    (CONTEXT, " !? ", {}, "needs a word"),
     (CONTEXT, "x", {"content": " "}, "is empty"),
     (CONTEXT, "x", {"content": "a\x00b"}, "content"),
     (CONTEXT, "x", {"id": ReminderId("a b")}, "letters"),

@@ -180,6 +180,8 @@ def parse_context(value: object, *, thread_id: ThreadId | None) -> ContextCondit
     except msgspec.ValidationError as exc:
         raise Invalid(f"the context is not valid: {str(exc).lower()}", field="trigger_value") from exc
     check_text(context.about, field="trigger_value", max_chars=MAX_ABOUT_CHARS)
+    if not any(character.isalnum() for character in context.about):
+        raise Invalid("a context needs a word that a message can contain", field="trigger_value")
     return context
 
 

@@ -142,10 +142,11 @@ class StaticVectors:
         found = [0.0] * len(subjects)
         known = [number for number, tokens in enumerate(subjects) if len(tokens)]
         if known and len(text):
-            every = numpy.concatenate([subjects[number] for number in known])
             starts = numpy.cumsum([0, *(len(subjects[number]) for number in known[:-1])])
+            every, places = numpy.unique(numpy.concatenate([subjects[number] for number in known]), return_inverse=True)
             best = (self.token_vectors(every) @ self.token_vectors(numpy.unique(text)).T).max(axis=1).clip(min=0)
-            weights = self._weights(every)
+            weights = self._weights(every)[places]
+            best = best[places]
             scores = numpy.add.reduceat(best * weights, starts) / numpy.add.reduceat(weights, starts)
             for number, score in zip(known, scores, strict=True):
                 found[number] = min(float(score), 1.0)

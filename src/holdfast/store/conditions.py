@@ -4,7 +4,7 @@ A condition that is met wakes the timer of its reminder, which fires it: the eve
 the condition and of the timer, so that it never waits for a schedule that is being fired.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -89,33 +89,39 @@ async def _note_messages(tx: Transaction, said: Sequence[tuple[int, Occurrence]]
             continue
         where = {"space_key": space, "thread_id": what.thread_id}
         rows = {
-            row["reminder_key"]: row
-            for row in (
-                *await tx.all("newest_contexts", limit=MAX_COMPARED_CONTEXTS, **where),
-                *await tx.all("contexts_with_terms", terms=dump_json(found), **where),
-            )
+            row["reminder_key"]: row for row in await tx.all("contexts_with_terms", terms=dump_json(found), **where)
         }
-        contexts = {key: load_spec(row) for key, row in sorted(rows.items())}
-        for key, score in _context_scores(contexts, what.text, found):
-            reason = f"a message is about it (score {score:.2f})"
-            await meet_condition(tx, rows[key], reason=reason, now=await store_time(tx))
+        scores = {key: overlap_score(terms(_context(row).subject), found) for key, row in rows.items()}
+        newest = await tx.all("newest_contexts", limit=MAX_COMPARED_CONTEXTS, **where)
+        for row, score in zip(newest, _similarities(newest, what.text), strict=True):
+            key = row["reminder_key"]
+            rows[key], scores[key] = row, max(score, scores.get(key, 0.0))
+        for key, score in sorted(scores.items()):
+            if score >= _context(rows[key]).threshold:
+                reason = f"a message is about it (score {score:.2f})"
+                await meet_condition(tx, rows[key], reason=reason, now=await store_time(tx))
 
 
-def _context_scores(contexts: Mapping[int, Condition], text: str, said: Sequence[str]) -> Iterator[tuple[int, float]]:
-    """Yield the contexts that a message is about: it has enough of their terms, or of words near to them."""
-    subjects = {key: each for key, each in contexts.items() if isinstance(each, ContextCondition)}
+def _similarities(contexts: Sequence[Row], text: str) -> list[float]:
+    """Return how near each context is to a message."""
+    if not contexts:
+        return []
     tables = static_vectors()
-    tokens = [_subject_tokens(each.subject) for each in subjects.values()]
-    near = tables.similarities(tokens, tables.tokens(text))
-    for (key, each), similarity in zip(subjects.items(), near, strict=True):
-        score = max(overlap_score(terms(each.subject), said), similarity)
-        if score >= each.threshold:
-            yield key, score
+    return tables.similarities([_subject_tokens(row["spec"]) for row in contexts], tables.tokens(text))
+
+
+def _context(row: Row) -> ContextCondition:
+    context = load_spec(row)
+    assert isinstance(context, ContextCondition)
+    return context
 
 
 @lru_cache(maxsize=8_192)
-def _subject_tokens(subject: str) -> "NDArray[Any]":
-    return static_vectors().tokens(subject)[:MAX_SUBJECT_TOKENS]
+def _subject_tokens(spec: str) -> "NDArray[Any]":
+    """Return the tokens of a stored context; the same text is split once."""
+    context = load_condition(load_json(spec))
+    assert isinstance(context, ContextCondition)
+    return static_vectors().tokens(context.subject)[:MAX_SUBJECT_TOKENS]
 
 
 async def note_answer(tx: Transaction, space: int, run: Run, output: Json) -> None:
