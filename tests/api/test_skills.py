@@ -91,6 +91,8 @@ async def test_a_key_creates_one_skill(http: httpx2.AsyncClient) -> None:
         ({"contract": {"must_produce": [{"kind": "artifact", "title": "("}]}}, 400, "regular expression"),
         ({"contract": {"must_produce": [{"kind": "file", "path": "../x"}]}}, 400, "working folder"),
         ({"contract": {"must_produce": [{"kind": "wish"}]}}, 400, "contract.must_produce[0].kind"),
+        ({"locale": "../x"}, 400, "must be a language"),
+        ({"translations": {"../../x": {"description": "d", "instructions": "i"}}}, 400, "must be languages"),
         ({"unknown": 1}, 400, "unknown"),
     ],
 )

@@ -31,6 +31,7 @@ from holdfast.domain.skill import (
     SkillText,
     check_skill_content,
     check_skill_name,
+    is_language,
 )
 from holdfast.domain.validation import explain_validation_error, format_message
 
@@ -114,7 +115,8 @@ def translation_locale(file_name: str) -> str | None:
     """Return the language of a translation by its file name, or null for another file."""
     prefix, _, rest = file_name.partition(".")
     locale, dot, ending = rest.partition(".")
-    return locale.lower() if (prefix, dot, ending) == ("SKILL", ".", "md") and locale.isalpha() else None
+    locale = locale.lower()
+    return locale if (prefix, dot, ending) == ("SKILL", ".", "md") and is_language(locale) else None
 
 
 def render_skill(content: SkillContent) -> str:
