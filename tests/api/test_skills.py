@@ -59,6 +59,8 @@ async def test_a_skill_is_created_read_changed_listed_and_deleted(http: httpx2.A
     stale = await http.patch(one, json={"triggers": []}, headers={"If-Match": '"1"'})
     assert (stale.status_code, stale.json()["error"]["code"]) == (412, "VERSION_CHANGED")
     assert (await http.patch(one, json={"triggers": []}, headers={"If-Match": "x"})).status_code == 400
+    for wrong in ({"priority": 2**70}, {"locale": "/x"}, {}):
+        assert (await http.patch(one, json=wrong)).status_code == 400
     assert (await http.delete(one, headers={"If-Match": '"1"'})).status_code == 412
     disabled = (await http.post(f"{one}/disable")).json()
     assert (disabled["enabled"], disabled["version"]) == (False, 3)

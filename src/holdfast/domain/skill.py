@@ -46,6 +46,7 @@ TEMPLATE_FOLDER: Final = "assets"
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,127}\Z"
 NAME_EXPECTED: Final = "1 to 128 letters, digits, `-` or `_`, beginning with a letter or a digit"
 _NAME: Final = re.compile(NAME_PATTERN)
+MAX_PRIORITY: Final = 1_000
 _LOCALE: Final = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
 _CONTROL_CHARACTERS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
@@ -351,6 +352,8 @@ def check_skill_content(content: SkillContent) -> None:
     for field in ("license", "compatibility"):
         if (text := getattr(content, field)) is not None:
             _check_words(text, field=field, max_chars=MAX_DESCRIPTION_CHARS)
+    if abs(content.priority) > MAX_PRIORITY:
+        raise Invalid(f"`priority` must be between {-MAX_PRIORITY} and {MAX_PRIORITY}", field="priority")
     if content.locale is not None and _LOCALE.fullmatch(content.locale) is None:
         raise Invalid("`locale` must be a language, such as `en`, `ja` or `en-GB`", field="locale")
     _check_list(content.triggers, field="triggers", most=MAX_TRIGGERS, max_chars=MAX_TRIGGER_CHARS)

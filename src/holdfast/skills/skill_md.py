@@ -26,6 +26,7 @@ from holdfast.domain.skill import (
     DEFAULT_CATEGORY,
     FORMAT_NAME_CHARS,
     MAX_INSTRUCTIONS_CHARS,
+    MAX_PRIORITY,
     ExecutionContract,
     SkillContent,
     SkillText,
@@ -39,7 +40,6 @@ SKILL_FILE_NAME: Final = "SKILL.md"
 MAX_FRONTMATTER_CHARS: Final = 64 * 1024
 MAX_YAML_NODES: Final = 2_000
 MAX_YAML_DEPTH: Final = 20
-MAX_PRIORITY: Final = 1_000
 
 _FENCE: Final = "---"
 _FORMAT_KEYS: Final = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed-tools"})
