@@ -94,7 +94,7 @@ async def _follow_clock(tx: Transaction, callers: Sequence[None]) -> list[timede
         return [timedelta() for _ in callers]
     for statement in ("shift_timers", "shift_heads", "shift_interrupts", "shift_tickets", "shift_deliveries"):
         await tx.run(statement, by=by)
-    tx.hints.add(timers=True, queue=True, delayed=True, news=True)
+    tx.hints.add(timers=True, queue=True, delayed=True, deliveries=True)
     return [timedelta(milliseconds=by) for _ in callers]
 
 
