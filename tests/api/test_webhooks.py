@@ -181,7 +181,8 @@ async def test_what_waits_for_a_receiver_survives_a_restart(tmp_path: Path) -> N
                 return [each["state"] for each in await deliveries(site, made)] == ["delivered"]
 
             await eventually(delivered)
-        assert receiver.events == [("run.completed", run["id"])] * 2
+        # A retry that is due meanwhile is one more.
+        assert {*receiver.events} == {("run.completed", run["id"])} and len(receiver.events) >= 2
 
 
 WRONG: Final[list[tuple[dict[str, Any], str]]] = [
