@@ -64,6 +64,7 @@ def tell(server: Server) -> dict[str, str]:
 
 
 LISTS = (
+    "find?q=bakery",
     "runs",
     "board",
     "memory",

@@ -7,9 +7,10 @@ from tests.console.conftest import OpenPage
 from tests.console.hostile import HOSTILE_TEXTS
 from tests.console.story import LISTS, tell
 from tests.console.test_safety import assert_harmless
-from tests.console.test_screens import go
+from tests.console.test_screens import AXE, go
 
 pytestmark = pytest.mark.xdist_group("console")
+AT = "2099-01-01T00:00:00Z"
 
 
 @pytest.fixture(scope="module")
@@ -103,4 +104,36 @@ async def test_no_hostile_text_runs_on_any_screen(server: Server, open_page: Ope
         await assert_harmless(page)
 
 
-AT = "2099-01-01T00:00:00Z"
+async def test_the_palette_goes_to_screens_and_threads_and_finds_in_everything(
+    server: Server, open_page: OpenPage, places: dict[str, str]
+) -> None:
+    page = await open_page(f"{server.url}/console/threads")
+    await page.wait_for_selector(".thread")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("sched")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("h1:has-text('Schedules')")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("when does the bak")
+    await page.wait_for_selector(".palette [role=option]:has-text('When does the bakery close?')")
+    if AXE.is_file():
+        await page.evaluate(AXE.read_text())
+        report = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert [each["id"] for each in report["violations"]] == []
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".entry.user")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("Saturdays")
+    await page.wait_for_timeout(300)
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("section:has-text('Memories') mark")
+    run = server.request("/api/runs?limit=1")["items"][0]
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type(run["id"])
+    await page.wait_for_selector(f".palette [role=option]:has-text('{run['id']}')")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("aside .waterfall")
+    assert page.url.endswith(f"/{run['id']}?side=steps")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.press("Escape")
+    assert await page.locator(".palette").count() == 0

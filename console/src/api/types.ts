@@ -42,6 +42,7 @@ export type SearchHit = Schemas["SearchHit"];
 export type SettingsView = Schemas["SettingsView"];
 export type SkillCatalog = Schemas["SkillCatalogView"];
 export type SkillVersion = Schemas["SkillVersion"];
+export type ThreadResults = Schemas["ThreadResults"];
 export type Space = Schemas["Space"];
 export type UsageTotal = Required<Schemas["UsageTotal"]>;
 export type UsageReport = Omit<Schemas["UsageReport"], "items" | "total"> & { items: UsageTotal[]; total: UsageTotal };

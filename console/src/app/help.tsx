@@ -4,6 +4,7 @@ import { helpShown } from "../parts/keys";
 import { PLACES } from "./places";
 
 const KEYS: [string, string][] = [
+  ["Ctrl K", "find or do"],
   ...PLACES.flatMap((place): [string, string][] => (place.key ? [[`g ${place.key}`, place.label.toLowerCase()]] : [])),
   ["j k", "next, previous"],
   ["Enter", "open"],

@@ -5,9 +5,11 @@ import { recent } from "../live/threads";
 import { Icon } from "../parts/icon";
 import { Screen } from "../parts/screen";
 import { Dot, markOf } from "../parts/status";
+import { paletteShown } from "./palette";
 import { isAt, PLACES } from "./places";
 import { me } from "./session";
 
+const APPLE = /Mac|iPhone|iPad/.test(navigator.userAgent);
 const TABS = ["inbox", "threads", "board"];
 
 export function Navigation({ path }: { path: string }) {
@@ -18,6 +20,11 @@ export function Navigation({ path }: { path: string }) {
         Holdfast
         <small>{me.value?.default_space ?? ""}</small>
       </a>
+      <button type="button" class="find" onClick={() => (paletteShown.value = true)}>
+        <Icon name="find" />
+        Find or do
+        <kbd>{APPLE ? "⌘K" : "Ctrl K"}</kbd>
+      </button>
       <ul>
         {PLACES.map((place) => (
           <li key={place.path}>
@@ -102,6 +109,12 @@ export function More() {
   return (
     <Screen title="More">
       <ul class="places">
+        <li>
+          <a href={`${BASE}/find`}>
+            <Icon name="find" />
+            Find
+          </a>
+        </li>
         {PLACES.filter((place) => !TABS.includes(place.path)).map((place) => (
           <li key={place.path}>
             <a href={`${BASE}/${place.path}`}>

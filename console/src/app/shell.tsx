@@ -12,6 +12,7 @@ import { Foot } from "./foot";
 import { Help } from "./help";
 import { KeyPage } from "./key_page";
 import { More, Navigation, Notice, Tabs } from "./navigation";
+import { Palette, paletteShown } from "./palette";
 import { PLACES } from "./places";
 import { me, start } from "./session";
 
@@ -51,6 +52,7 @@ const SCREENS: Record<string, ComponentType> = {
   agents: later(agents, "Agents"),
   "agents/:name": later(agents, "AgentPage"),
   costs: later(() => import("../screens/costs/costs"), "Costs"),
+  find: later(() => import("../screens/find/find"), "Find"),
   news: later(() => import("../screens/news/news"), "News"),
   more: More,
 };
@@ -100,6 +102,7 @@ function Shell() {
       <Foot />
       <Tabs path={path} />
       {helpShown.value && <Help />}
+      {paletteShown.value && <Palette />}
     </>
   );
 }

@@ -59,5 +59,9 @@ export const words = {
   noContext: "No model was called yet.",
   noActiveSkill: "No skill was chosen.",
   contextIncomplete: "Some messages of it were deleted or forgotten since.",
+  findHint: "Type a word, or paste an id.",
+  nothingFound: "Nothing was found.",
+  noWorkers: "No worker has been seen.",
+  emptyQueue: "No run waits for a worker.",
   noRules: "Nobody has said “always” to a question yet.",
 } as const;
