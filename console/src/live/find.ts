@@ -43,7 +43,7 @@ export async function byTitle(q: string, limit = 8): Promise<Hit[]> {
 export async function everywhere(q: string): Promise<Hit[]> {
   const [titles, said, kept, agents] = await Promise.all([
     byTitle(q),
-    get<ThreadResults>(url("/api/threads/search", { q, limit: 20 })),
+    get<ThreadResults>(url("/api/threads/search", { q, type: "keyword", limit: 20 })),
     get<{ results: SearchHit[] }>(url("/api/memories/search", { q, target: "abstract", limit: 10 })),
     get<AgentPage>("/api/agents?limit=200"),
   ]);
