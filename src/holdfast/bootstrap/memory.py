@@ -45,7 +45,9 @@ class WorkspaceRecall:
         self.search = SpaceRecall(store.recall_index, analysis, clock)
         self._indexer = Indexer(store.recall_index, analysis)
         self._watcher = watcher
-        self._outliner = Outliner(store.outlines, models=models, model=settings.outline_model, redact=redact)
+        self._outliner = Outliner(
+            store.outlines, models=models, model=settings.outline_model, redact=redact, folder=str(folder)
+        )
         self._wake = WakeEvent(min_interval=MIN_INDEX_INTERVAL_SECONDS)
         self._indexed = asyncio.Event()
         self._load = ProcessLoad()

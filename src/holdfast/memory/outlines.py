@@ -164,16 +164,23 @@ class Outliner:
     """Keeps the outlines of all threads current."""
 
     def __init__(
-        self, outlines: ThreadOutlines, *, models: Models, model: str | None, redact: Callable[[str], str]
+        self,
+        outlines: ThreadOutlines,
+        *,
+        models: Models,
+        model: str | None,
+        redact: Callable[[str], str],
+        folder: str | None = None,
     ) -> None:
-        """ThreadOutline threads by rule, and with the model named `model` if there is one."""
+        """Outline threads by rule, and with the model named `model` if there is one; its paths are in `folder`."""
+        self._folder = folder
         self._outlines = outlines
         self._models = models
         self._model = model
         self._redact = redact
 
     async def run_once(self) -> None:
-        """ThreadOutline every thread that is behind, resting between batches."""
+        """Outline every thread that is behind, resting between batches."""
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
@@ -206,7 +213,7 @@ class Outliner:
         try:
             await self._models.prepare([name])
             async with asyncio.timeout(MODEL_TIMEOUT_SECONDS):
-                text, usage = await _answer(self._models.find(name), thread)
+                text, usage = await _answer(self._models.find(name, folder=self._folder), thread)
         except (HoldfastError, TimeoutError) as exc:
             _log.warning("the outline of thread %s was made without `%s`: %s", thread.thread_id, name, exc)
             return by_rule, None
