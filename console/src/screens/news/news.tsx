@@ -11,7 +11,9 @@ import { Dot } from "../../parts/status";
 import { Ago } from "../../parts/time";
 import { words } from "../../words/en";
 
-const KINDS: Record<Notification["kind"], [word: string, mark: "done" | "failed" | "waiting" | "live" | ""]> = {
+const KINDS: Record<string, [word: string, mark: "done" | "failed" | "waiting" | "live" | ""]> = {
+  "budget.warning": ["most of the budget is spent", "waiting"],
+  "budget.exceeded": ["the budget is spent", "failed"],
   "run.completed": ["completed", "done"],
   "run.failed": ["failed", "failed"],
   "run.cancelled": ["cancelled", ""],
