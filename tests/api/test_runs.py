@@ -430,3 +430,53 @@ async def test_runs_are_listed_by_several_statuses_and_tags_a_model_and_a_time(s
         "&".join(f"tag={number}" for number in range(60)),
     ):
         assert (await shared_backend_site.get(f"{path}?{bad}", expect=400))["error"]["code"] == "INVALID", bad
+
+
+async def test_a_context_says_what_differs_from_an_earlier_call(shared_backend_site: Site) -> None:
+    site = shared_backend_site
+    run = await site.play(await site.thread(agent_type="worker"))
+    path = f"/api/runs/{run['id']}/context"
+    newest = await site.get(path, since="previous")
+    assert newest["changes"]["since"] == newest["steps"][-2]
+    sent = {each["digest"]: each["role"] for each in newest["context"]["messages"]}
+    assert [sent[each] for each in newest["changes"]["messages"]["added"]][:2] == ["assistant", "tool"]
+    assert "plan" in {each["name"] for each in newest["changes"]["segments"]}
+    first, last = newest["steps"][0], newest["steps"][-1]
+    assert (await site.get(path, step=first, since="previous"))["changes"] is None
+    assert (await site.get(path, step=last))["changes"] is None
+    whole = (await site.get(path, since=first))["changes"]
+    assert {"name": "plan", "change": "added", "before": None} in [
+        {name: each[name] for name in ("name", "change", "before")} for each in whole["segments"]
+    ]
+    for since, status in ((last, 400), ("soon", 400), (-1, 400), (2, 404), (10**20, 400)):
+        await site.get(path, since=since, expect=status)
+    await site.get(path, step=first, since=last, expect=400)
+
+
+async def test_interrupts_are_read_by_id_counted_and_filtered(shared_backend_site: Site) -> None:
+    site = shared_backend_site
+    before = (await site.get("/api/interrupts/count"))["open"]
+    runs = [await start_waiting_run(site) for _ in range(2)]
+    assert (await site.get("/api/interrupts/count"))["open"] == before + 2
+
+    async def found(**query: Json) -> list[str]:
+        return [each["run_id"] for each in (await site.get("/api/interrupts", limit=200, **query))["items"]]
+
+    (interrupt,) = (await site.get("/api/interrupts", run_id=runs[0]["id"]))["items"]
+    assert (interrupt["agent_type"], interrupt["title"]) == ("asker", "go")
+    assert await site.get(f"/api/interrupts/{interrupt['id']}") == interrupt
+    assert await found(thread_id=runs[1]["thread_id"], kind="input", agent_type="asker") == [runs[1]["id"]]
+    assert await found(thread_id=runs[1]["thread_id"], kind="approval") == []
+    assert await found(agent_type="nobody") == []
+    assert (await found())[:2] == [runs[1]["id"], runs[0]["id"]]
+    assert (await found(oldest=True))[-2:] == [runs[0]["id"], runs[1]["id"]]
+    first = await site.get("/api/interrupts", oldest=True, limit=1)
+    second = await site.get("/api/interrupts", oldest=True, limit=1, cursor=first["next_cursor"])
+    assert first["items"][0]["created_at"] <= second["items"][0]["created_at"]
+    for run in runs:
+        await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
+    assert await found(run_id=runs[0]["id"]) == []
+    assert await found(run_id=runs[0]["id"], status="cancelled") == [runs[0]["id"]]
+    for bad in ({"kind": "x"}, {"oldest": "maybe"}, {"oldest": True, "status": "answered"}, {"thread_id": "a b"}):
+        assert (await site.get("/api/interrupts", expect=400, **bad))["error"]["code"] == "INVALID", bad
+    await site.get("/api/interrupts/int_none", expect=404)

@@ -14,14 +14,24 @@ from holdfast.ports.artifacts import Artifacts, Files
 from holdfast.ports.log import Contexts, EventLog, Journal, Messages, Steps, Values
 from holdfast.ports.memory import Forgetting, Memories, MemoryArchive, MemoryGraph
 from holdfast.ports.outlines import ThreadOutlines
-from holdfast.ports.queue import Inbox, Interrupts, Leases, RunCounts, StoreHealth, Subscriptions, Timers, WorkerLeases
+from holdfast.ports.queue import (
+    Inbox,
+    Interrupts,
+    Leases,
+    RunCounts,
+    StoreHealth,
+    Subscriptions,
+    Timers,
+    WorkerLeases,
+    Workers,
+)
 from holdfast.ports.recall import RecallIndex
 from holdfast.ports.reminders import Reminders
 from holdfast.ports.requests import KeyedRequests
 from holdfast.ports.runs import Plans, Runs, Threads
 from holdfast.ports.schedules import Schedules
 from holdfast.ports.skills import Skills
-from holdfast.ports.spaces import ApiKeys, Grants, Notifications, Spaces, Tickets, UsageLedger
+from holdfast.ports.spaces import ApiKeys, Grants, Notifications, SpaceBudgets, Spaces, Tickets, UsageLedger
 from holdfast.ports.tools import ToolTrust
 from holdfast.ports.webhooks import Webhooks
 from holdfast.store.store import Store
@@ -64,7 +74,9 @@ class Ports(NamedTuple):
     notifications: Notifications
     tool_trust: ToolTrust
     run_counts: RunCounts
+    workers: Workers
     usage: UsageLedger
+    space_budgets: SpaceBudgets
     health: StoreHealth
     requests: KeyedRequests
 
@@ -106,7 +118,9 @@ def ports_of(store: Store) -> Ports:
         notifications=store.notifications,
         tool_trust=store.tool_trust,
         run_counts=store.run_counts,
+        workers=store.workers,
         usage=store.usage,
+        space_budgets=store.space_budgets,
         health=store.health,
         requests=store.requests,
     )

@@ -41,7 +41,7 @@ async def rows_without_projections(where: str | Path) -> dict[str, Rows]:
     tables = {
         name: rows
         for name, rows in (await rows_of(where)).items()
-        if name != "store_clock" and not name.startswith("recall_")
+        if name not in ("store_clock", "workers") and not name.startswith("recall_")
     }
     for name in ("threads", "memories"):
         tables[name] = [{column: row[column] for column in row if column not in _DERIVED} for row in tables[name]]

@@ -36,12 +36,12 @@ from holdfast.control.webhooks import WebhookControl
 from holdfast.ports.artifacts import Artifacts, Files
 from holdfast.ports.log import Messages, Steps
 from holdfast.ports.memory import Memories
-from holdfast.ports.queue import Interrupts
+from holdfast.ports.queue import Interrupts, Workers
 from holdfast.ports.reminders import Reminders
 from holdfast.ports.runs import Plans, Runs
 from holdfast.ports.schedules import Schedules
 from holdfast.ports.skills import Skills
-from holdfast.ports.spaces import Grants, Spaces
+from holdfast.ports.spaces import Grants, SpaceBudgets, Spaces
 from holdfast.ports.webhooks import Webhooks
 
 
@@ -87,6 +87,8 @@ class UseCases(NamedTuple):
 
     notifications: NotificationControl
     usage: UsageControl
+    worker_store: Workers
+    budget_store: SpaceBudgets
     streams: LiveStreams
     tasks: TaskControl
     completions: CompletionControl

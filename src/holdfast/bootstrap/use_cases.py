@@ -156,6 +156,7 @@ class PrincipalUseCases:
                 threads=store.threads,
                 events=store.events,
                 contexts=store.contexts,
+                values=store.values,
             ),
             step_store=store.steps,
             interrupt_store=store.interrupts,
@@ -222,6 +223,8 @@ class PrincipalUseCases:
             skill_store=store.skills,
             notifications=NotificationControl(store.notifications),
             usage=UsageControl(store.usage, self._clock),
+            worker_store=store.workers,
+            budget_store=store.space_budgets,
             streams=streams,
             tasks=TaskControl(
                 space=space,

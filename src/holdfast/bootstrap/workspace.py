@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+import holdfast
 from holdfast.agent.context.tokens import EstimatedTokens
 from holdfast.agent.loop import AgentExecutor
 from holdfast.agent.run_context import LoopConfig
@@ -34,13 +36,20 @@ from holdfast.domain.ids import OwnerId
 from holdfast.domain.mcp_server import MCP_TOOL_PREFIX
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.tool import REMOTE_METHOD_PREFIX
+from holdfast.domain.worker import NewWorker
 from holdfast.engine.engine import BackgroundLoop, Engine, NotificationLoop
 from holdfast.engine.leases import OpenLeases
 from holdfast.engine.loops import run_every
 from holdfast.engine.timers import TimerAction, TimerLoop
 from holdfast.engine.watcher import Watcher
 from holdfast.engine.webhooks import WebhookLoop
-from holdfast.engine.worker import DEFAULT_DRAIN_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, DEFAULT_LEASE, Worker
+from holdfast.engine.worker import (
+    DEFAULT_DRAIN_TIMEOUT,
+    DEFAULT_HEARTBEAT_INTERVAL,
+    DEFAULT_LEASE,
+    Worker,
+    announce_worker,
+)
 from holdfast.metrics.meters import Meters
 from holdfast.models.packages import check_agent_packages
 from holdfast.models.registry import ListedModels, ModelRegistry
@@ -337,6 +346,10 @@ def _make_engine(
             lambda: run_every("releasing expired leases", sweep, seconds=options.heartbeat.total_seconds()),
         ]
     else:
+        me = NewWorker(
+            id=owner, host=socket.gethostname(), pid=os.getpid(), version=holdfast.__version__, concurrency=workers
+        )
+        loops = [*loops, lambda: announce_worker(store.workers, me)]
         worker = Worker(
             executor=executor,
             leases=store.leases,

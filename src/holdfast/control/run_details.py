@@ -1,6 +1,7 @@
 """Run queries: filtered lists, and the events, steps, model contexts and children of a run."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -8,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from holdfast.control.threads import parse_number_cursor
 from holdfast.domain.content import Json
 from holdfast.domain.context import ReadContext
+from holdfast.domain.context_changes import ContextDifference, context_changes, with_reasons
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import Instant, millis
@@ -15,8 +17,9 @@ from holdfast.domain.limits import Usage
 from holdfast.domain.new_run import MAX_TAGS
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Run
+from holdfast.domain.run_skills import read_run_skills
 from holdfast.domain.validation import check_search_text
-from holdfast.ports.log import Contexts, EventLog
+from holdfast.ports.log import Contexts, EventLog, Values
 from holdfast.ports.runs import RunFilter, Runs, Threads
 
 
@@ -34,6 +37,8 @@ class RunContextView(msgspec.Struct, frozen=True, kw_only=True):
 
     steps: list[int]
     context: ReadContext | None
+    changes: ContextDifference | None = None
+    """What differs from an earlier call, if that was asked for."""
 
 
 class DetailedRun(Run, frozen=True, kw_only=True):
@@ -43,14 +48,18 @@ class DetailedRun(Run, frozen=True, kw_only=True):
     """The usage of the run and all its descendants; absent unless it was asked for."""
 
 
+PREVIOUS_CALL: Final = "previous"
+
+
 class RunDetailsControl:
     """Queries for runs and their records."""
 
-    def __init__(self, *, runs: Runs, threads: Threads, events: EventLog, contexts: Contexts) -> None:
+    def __init__(self, *, runs: Runs, threads: Threads, events: EventLog, contexts: Contexts, values: Values) -> None:
         self._runs = runs
         self._threads = threads
         self._events = events
         self._contexts = contexts
+        self._values = values
 
     async def page(
         self,
@@ -116,17 +125,33 @@ class RunDetailsControl:
         ]
         return Page(items=items, next_cursor=str(events[-1].seq) if len(events) == limit else None)
 
-    async def context(self, space: SpaceId, run: RunId, *, step: int | None = None) -> RunContextView:
-        """Return the context of a model call, by default of the newest."""
+    async def context(
+        self, space: SpaceId, run: RunId, *, step: int | None = None, since: str | None = None
+    ) -> RunContextView:
+        """Return the context of a model call, by default of the newest, with the reasons for what is in it.
+
+        `since` is the step of an earlier call, or `previous`, whose context it is compared with.
+        """
         await self._runs.get(space, run)
         steps = await self._contexts.steps(space, run)
-        if step is not None and step not in steps:
-            reason = "it is not a model call, or its context was deleted"
-            raise NotFound(f"there is no model context for step {step} of run `{run}`: {reason}", steps=steps)
+        _check_model_call(run, step, steps)
         if step is None:
             step = max(steps, default=None)
-        context = None if step is None else await self._contexts.get(space, run, step)
-        return RunContextView(steps=steps, context=context)
+        if step is None:
+            return RunContextView(steps=steps, context=None)
+        context = await self._contexts.get(space, run, step)
+        skills = read_run_skills(await self._values.of_run(space, run))
+        changes = None
+        earlier = max((each for each in steps if each < step), default=None) if since == PREVIOUS_CALL else None
+        if since is not None and since != PREVIOUS_CALL:
+            earlier = int(since)
+            _check_model_call(run, earlier, steps)
+            if earlier >= step:
+                raise Invalid(f"`since` must be a step before {step}", field="since")
+        if earlier is not None:
+            changes = context_changes(await self._contexts.get(space, run, earlier), context)
+        shown = with_reasons(context, [] if skills is None else skills.active)
+        return RunContextView(steps=steps, context=shown, changes=changes)
 
     async def children(
         self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
@@ -134,6 +159,12 @@ class RunDetailsControl:
         """Return the child runs of a run, newest first."""
         await self._runs.get(space, run)
         return await self._runs.page(space, where=RunFilter(parent_run_id=run), limit=limit, cursor=cursor)
+
+
+def _check_model_call(run: RunId, step: int | None, steps: Sequence[int]) -> None:
+    if step is not None and step not in steps:
+        reason = "it is not a model call, or its context was deleted"
+        raise NotFound(f"there is no model context for step {step} of run `{run}`: {reason}", steps=list(steps))
 
 
 def _check_time(time: Instant, *, field: str) -> None:

@@ -16,8 +16,9 @@ from typing import Final
 
 from holdfast.concurrency import cancel_and_wait
 from holdfast.domain.commit import Lease
-from holdfast.domain.errors import Invalid, Unavailable
+from holdfast.domain.errors import HoldfastError, Invalid, Unavailable
 from holdfast.domain.ids import OwnerId
+from holdfast.domain.worker import NewWorker
 from holdfast.engine.leases import (
     MAX_BLOCKED_SECONDS,
     ActiveRun,
@@ -29,7 +30,7 @@ from holdfast.engine.leases import (
 from holdfast.engine.loops import StoreOutage, WakeEvent, run_forever
 from holdfast.engine.watcher import Watcher
 from holdfast.ports.bus import WakeHint
-from holdfast.ports.queue import Leases
+from holdfast.ports.queue import Leases, Workers
 from holdfast.ports.runtime import Executor
 
 DEFAULT_LEASE: Final = timedelta(seconds=5)
@@ -39,6 +40,9 @@ DEFAULT_DRAIN_TIMEOUT: Final = timedelta(seconds=20)
 MAX_STARTS_PER_TURN: Final = 64
 """Runs of one claim that start in one turn of the event loop: more would keep everybody else waiting."""
 MAX_CLAIM_BATCH: Final = 1000
+BEAT_SECONDS: Final = 10.0
+"""Seconds between two notes that a worker lives, for people; the leases of its runs are renewed more often."""
+LEAVE_SECONDS: Final = 2.0
 
 _log: Final = logging.getLogger("holdfast.engine")
 
@@ -240,3 +244,16 @@ class Worker:
             for active in list(self._active.values()) if self._cancelling else ():
                 active.cancel()
             await self._wake.wait()
+
+
+async def announce_worker(workers: Workers, worker: NewWorker) -> None:
+    """Note that a worker lives until cancelled, and then that it has left. Other loops report a store that fails."""
+    try:
+        while True:
+            with suppress(HoldfastError):
+                await workers.beat(worker)
+            await asyncio.sleep(BEAT_SECONDS)
+    finally:
+        with suppress(HoldfastError, TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await workers.leave(worker.id)

@@ -1,4 +1,4 @@
-"""Ports of the run queue: leases, inbox, interrupts, timers, subscriptions, run counts and store health."""
+"""Ports of the run queue: leases, inbox, interrupts, timers, subscriptions, run counts, workers and store health."""
 
 from collections.abc import Container, Mapping, Sequence
 from datetime import timedelta
@@ -11,11 +11,12 @@ from holdfast.domain.content import Json
 from holdfast.domain.ids import ApiKeyId, InterruptId, OwnerId, RunId, SpaceId, TimerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant
-from holdfast.domain.interrupt import Interrupt, InterruptResponse, InterruptStatus
+from holdfast.domain.interrupt import Interrupt, InterruptFilter, InterruptResponse, InterruptStatus
 from holdfast.domain.message import NewMessage
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Run, RunError
 from holdfast.domain.timer import NewTimer, Timer, TimerClaim
+from holdfast.domain.worker import NewWorker, Queue, WorkerStatus
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,10 +125,18 @@ class Interrupts(Protocol):
         space: SpaceId,
         *,
         status: InterruptStatus | None = InterruptStatus.OPEN,
+        where: InterruptFilter | None = None,
+        oldest: bool = False,
         limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Interrupt]:
-        """Return the interrupts of a space, newest first."""
+        """Return the interrupts of a space, newest first; open ones with `oldest` the oldest first.
+
+        The cost of a page of open ones does not depend on the number of others.
+        """
+
+    async def count_open(self, space: SpaceId) -> int:
+        """Return the number of open interrupts of a space."""
 
     async def expire(self, *, limit: int = 100) -> list[InterruptId]:
         """Close interrupts that expired without a response, give their runs the default outcome, and return them.
@@ -236,6 +245,25 @@ class RunCounts(Protocol):
 
     async def queued(self, space: SpaceId) -> int:
         """Count the runs of a space that wait for a worker or for their base run."""
+
+
+class Workers(Protocol):
+    """The processes that execute runs, and the queue they take them from."""
+
+    async def beat(self, worker: NewWorker) -> None:
+        """Note that a worker lives; the first beat is its start."""
+
+    async def leave(self, worker: OwnerId) -> None:
+        """Forget a worker that has stopped, and those that were not heard of for a day."""
+
+    async def of_space(self, space: SpaceId) -> list[WorkerStatus]:
+        """Return all workers, oldest first, with the runs of `space` that each holds and the number of others."""
+
+    async def queue(self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Queue:
+        """Return the runs of `space` that wait: ready ones in the order of their claim, delayed ones, pending ones.
+
+        The cost does not depend on the number of ended runs.
+        """
 
 
 class StoreHealth(Protocol):

@@ -38,6 +38,7 @@ from holdfast.store.messages import ChainTip, check_new_ids, message_values
 from holdfast.store.notifications import notification_row
 from holdfast.store.run_end import PLAN_VALUE, queue_dependent_runs
 from holdfast.store.run_state import add_spending, check_budgets, spent_of_nearest_budget
+from holdfast.store.space_budgets import warn_of_space_budgets
 from holdfast.store.timers import timer_values
 from holdfast.store.transaction import Batch, Row, Transaction, store_time
 from holdfast.store.usage import record_usage
@@ -78,6 +79,7 @@ async def _write(
     await _add_rare_parts(tx, [commit for commit in accepted if commit.has_rare_parts])
     await _move_runs(tx, accepted, locked=locked)
     await _note_occurrences(tx, accepted)
+    await warn_of_space_budgets(tx, [(commit.lease, commit.commit.usage) for commit in accepted])
     for commit in commits:
         if commit.lease.run_key in heads:
             _wake_watchers(tx, commit, heads[commit.lease.run_key]["last_event_seq"])

@@ -139,7 +139,9 @@ async def requeue_expired_run(tx: Transaction, expired: Row, *, cap: int) -> boo
         wait_until=await store_time(tx) + delay if delay else None,
         now=tx.now,
     )
-    if row is None:  # the lease was renewed, or the run was ended with its parent
+    if row is not None:
+        await tx.run("count_lost_lease", id=expired["lease_owner"])
+    else:  # the lease was renewed, or the run was ended with its parent
         await tx.lock(threads=[expired["thread_key"]], runs=[run_key])
         return await _release_ended_run(tx, run_key, expired["lease_number"] + 1)
     tx.hints.add(queue=not delay, delayed=bool(delay))
@@ -261,6 +263,9 @@ async def to_lease(tx: Transaction, owner: OwnerId, head: Row, claimed: ClaimedR
     """Return the lease that the head of a run describes."""
     run = claimed.run
     spends = claimed.parent_key is not None or has_budget(run.limits)
+    budgets = await budget_keys_of_run(tx, head["run_key"]) if spends else ()
+    if head["budgeted_space"] is not None:
+        budgets = (*budgets, -head["budgeted_space"])
     return Lease(
         space_id=run.space_id,
         run_id=run.id,
@@ -272,7 +277,7 @@ async def to_lease(tx: Transaction, owner: OwnerId, head: Row, claimed: ClaimedR
         run_key=head["run_key"],
         thread_key=claimed.thread_key,
         parent_key=claimed.parent_key,
-        budget_keys=await budget_keys_of_run(tx, head["run_key"]) if spends else (),
+        budget_keys=budgets,
         run=run,
         snapshot=claimed.snapshot,
         reminders_due=bool(head["reminders_due"]),

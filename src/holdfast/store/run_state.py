@@ -2,7 +2,7 @@
 
 Budgets: a run with a budget of its own has a row. The usage of that run and its descendants is added to the row when a
 step settles, and checked when a model call starts. A run spends from its own budget and those of all its ancestors.
-Concurrent calls may overshoot a budget by the calls in flight.
+Concurrent calls may overshoot a budget by the calls in flight. The budget of its space is the last of the chain.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,6 +26,7 @@ from holdfast.store.commit_rows import PreparedCommit, usage_values
 from holdfast.store.encoding import load_json, load_limits
 from holdfast.store.messages import AFTER_LAST_SEQUENCE, chain_messages_before, last_chain_messages
 from holdfast.store.run_rows import base_run, run_key_of, run_row
+from holdfast.store.space_budgets import check_budget_of_space
 from holdfast.store.transaction import Row, SqlPort, Transaction, reads
 
 
@@ -184,7 +185,10 @@ async def check_budgets(tx: Transaction, commits: Iterable[PreparedCommit]) -> N
     """Raise if a commit starts a model call and a budget is used up, or completes a run beyond its strict budget."""
     for commit in commits:
         for key in commit.lease.budget_keys if commit.starts_model_call else ():
-            check_budget(*await _limits_and_spending(tx, key))
+            if key < 0:
+                await check_budget_of_space(tx, -key)
+            else:
+                check_budget(*await _limits_and_spending(tx, key))
         completes = commit.move is not None and commit.move.to is RunStatus.COMPLETED
         if completes and commit.lease.run.limits.strict_token_budget and commit.lease.budget_keys:
             check_overshoot(*await _limits_and_spending(tx, commit.lease.budget_keys[0]))
@@ -197,7 +201,7 @@ async def add_spending(tx: Transaction, usages: Iterable[tuple[Lease, Usage | No
         if usage is None or not lease.budget_keys:
             continue
         cost = usage_values(usage)[3]
-        for key in lease.budget_keys:
+        for key in (each for each in lease.budget_keys if each > 0):
             tokens, before = spent.get(key, (0, 0))
             spent[key] = tokens + usage.total_tokens, None if before is None or cost is None else before + cost
     await tx.many("spend", [(tokens, cost, key) for key, (tokens, cost) in sorted(spent.items())])
@@ -205,7 +209,7 @@ async def add_spending(tx: Transaction, usages: Iterable[tuple[Lease, Usage | No
 
 async def spent_of_nearest_budget(tx: Transaction, commit: PreparedCommit) -> Usage | None:
     """Return the total spending of a commit's nearest budget, if the commit spent something."""
-    if commit.commit.usage is None or not commit.lease.budget_keys:
+    if commit.commit.usage is None or not commit.lease.budget_keys or commit.lease.budget_keys[0] < 0:
         return None
     return (await _limits_and_spending(tx, commit.lease.budget_keys[0]))[1]
 

@@ -21,6 +21,7 @@ from holdfast.store.run_state import SqlContexts, SqlSteps, SqlValues
 from holdfast.store.runs import SqlRunCounts, SqlRuns, SqlStoreHealth
 from holdfast.store.schedules import SqlSchedules
 from holdfast.store.skills import SqlSkills
+from holdfast.store.space_budgets import SqlSpaceBudgets
 from holdfast.store.spaces import SqlApiKeys, SqlGrants, SqlSpaces, SqlTickets, SqlToolTrust
 from holdfast.store.threads import SqlThreads
 from holdfast.store.timers import SqlTimers
@@ -28,6 +29,7 @@ from holdfast.store.transaction import Database
 from holdfast.store.usage import SqlUsageLedger
 from holdfast.store.webhooks import SqlWebhooks
 from holdfast.store.worker_leases import SqlWorkerLeases
+from holdfast.store.workers import SqlWorkers
 
 
 class Store:
@@ -65,7 +67,7 @@ class Store:
         self.tickets = SqlTickets(database)
         self.notifications = SqlNotifications(database)
         self.tool_trust = SqlToolTrust(database)
-        self.run_counts = SqlRunCounts(database)
-        self.usage = SqlUsageLedger(database)
+        self.run_counts, self.workers = SqlRunCounts(database), SqlWorkers(database)
+        self.usage, self.space_budgets = SqlUsageLedger(database), SqlSpaceBudgets(database)
         self.health = SqlStoreHealth(database)
         self.requests = SqlKeyedRequests(database, lambda joined: Store(joined, meters=counts))
