@@ -42,7 +42,7 @@ SELECT r.*, s.id AS space_id, NULL AS due_at FROM conditions c
  ORDER BY 9 DESC, 1 LIMIT :limit;
 
 -- name: any_armed_condition
-SELECT 1 FROM conditions WHERE armed = 1 LIMIT 1;
+SELECT 1 AS armed FROM conditions WHERE armed = 1 LIMIT 1;
 
 -- name: update_reminder
 UPDATE reminders
