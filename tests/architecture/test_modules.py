@@ -61,6 +61,7 @@ STANDARD_REGEX_USERS: Final[dict[str, str]] = {
     "domain/ids.py": _ONE_PASS,
     "domain/linear_regex.py": _ONE_PASS,
     "domain/mcp_server.py": _OPERATOR,
+    "domain/memory.py": _ONE_PASS,
     "domain/model_provider.py": _OPERATOR,
     "domain/permission.py": _ONE_PASS,
     "domain/skill.py": _ONE_PASS,

@@ -57,8 +57,10 @@ class Recalling:
 
 
 @pytest.fixture
-def recalling(store: Store, clock: HeldClock) -> Recalling:
-    return Recalling(store, clock)
+async def recalling(store: Store, clock: HeldClock) -> Recalling:
+    recalling = Recalling(store, clock)
+    await recalling.indexer.index_space(SPACE)  # from its first search on, a space is indexed
+    return recalling
 
 
 async def say(store: Store, *said: str, space: SpaceId = SPACE) -> ThreadId:
@@ -382,7 +384,7 @@ async def test_another_embedder_is_swapped_in_while_search_goes_on(
 ) -> None:
     old = Recalling(store, clock)
     await say(store, CAT, DOG)
-    await old.indexer.run_once()
+    await old.indexer.index_space(SPACE)
     new = Recalling(store, clock, embedder=LetterEmbedder())
     found = await new.find("cat printer")
     assert found.hits[0].text == CAT

@@ -68,7 +68,7 @@ class WorkspaceRecall:
         await self.search.evict_stale()
 
     async def run_outlines(self) -> None:
-        """Keep the outlines of threads current until cancelled: they follow the index."""
+        """Keep the outlines of threads current until cancelled, after each round of the index."""
         await run_forever("outlining threads", self._outline_once)
 
     async def _outline_once(self) -> None:

@@ -34,6 +34,10 @@ MAX_TOKENS: Final = 512
 FREQUENCY_SMOOTHING: Final = 0.001
 JAPANESE_FREQUENCY_SMOOTHING: Final = 0.0003
 """A token that is this frequent has half the weight of a rare one."""
+MAX_INLINE_TEXTS: Final = 8
+_EVERY_LANGUAGE: Final = "text 文章"
+MAX_SERIAL_PRODUCTS: Final = 2**18
+"""Multiplications of a product of matrices up to which BLAS uses one thread."""
 _TOKENIZER_FILE: Final = "tokenizers/l2_supercat_tokenizer_config.json"
 _WEIGHTS_FILE: Final = "weights/l2_supercat_256.safetensors"
 _FIRST_WORD_TOKEN: Final = 259
@@ -52,6 +56,8 @@ class StaticVectors:
         english = has_extra("memory")
         self._folder = _package_folder("wordllama") if english else None
         self._japanese = load_japanese()
+        self._read = False
+        """Whether the tables are in memory."""
 
     @property
     def id(self) -> str:
@@ -84,8 +90,12 @@ class StaticVectors:
         return f"recall compares words only, without vectors, in {' and '.join(missing)}" if missing else None
 
     async def embed(self, texts: Sequence[str]) -> "Vectors":
-        """Return one normalised row per text."""
-        return await asyncio.to_thread(lambda: self.vectors([self.tokens(text) for text in texts]))
+        """Return one normalised row per text; a few of them on the event loop, once the tables are there."""
+        if self._read and len(texts) <= MAX_INLINE_TEXTS:
+            return self.vectors([self.tokens(text) for text in texts])
+        rows = await asyncio.to_thread(lambda: self.vectors([self.tokens(text) for text in [*texts, _EVERY_LANGUAGE]]))
+        self._read = True
+        return rows[:-1]
 
     def vectors(self, tokens: "Sequence[NDArray[Any]]") -> "Vectors":
         """Return one normalised row for the tokens of each text."""
@@ -118,19 +128,31 @@ class StaticVectors:
                 found += [JAPANESE_TOKEN + row for row in self._japanese.rows(run)]
         return numpy.array(found[:MAX_TOKENS], dtype=numpy.uint16)
 
-    def token_vectors(self, tokens: "NDArray[Any]") -> "NDArray[Any]":
-        """Return the normalised vectors of tokens, in the space of both halves."""
+    def token_cosines(self, wanted: "NDArray[Any]", tokens: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the cosine of each wanted token with each token; that of different languages is 0."""
         import numpy
 
-        rows = numpy.zeros((len(tokens), self.dims), dtype=numpy.float32)
-        english = tokens < JAPANESE_TOKEN
-        if english.any():
-            rows[english, :ENGLISH_DIMS] = self._english[tokens[english]]
-        if self._japanese is not None and not english.all():
-            rows[~english, ENGLISH_DIMS:] = self._japanese.table[tokens[~english] - JAPANESE_TOKEN]
-        norms = numpy.linalg.norm(rows, axis=1, keepdims=True)
-        rows /= numpy.where(norms > 0, norms, 1)
-        return rows
+        found = numpy.zeros((len(wanted), len(tokens)), dtype=numpy.float32)
+        for japanese in (False, True):
+            rows = numpy.flatnonzero((wanted >= JAPANESE_TOKEN) == japanese)
+            columns = numpy.flatnonzero((tokens >= JAPANESE_TOKEN) == japanese)
+            if not len(rows) or not len(columns) or (japanese and self._japanese is None):
+                continue
+            ours, others = self._unit_rows(wanted[rows]), self._unit_rows(tokens[columns])
+            found[rows[:, None], columns] = small_products(ours, others)
+        return found
+
+    def _unit_rows(self, tokens: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the normalised vectors of tokens of one language."""
+        import numpy
+
+        if tokens[0] < JAPANESE_TOKEN:
+            rows = self._english[tokens].astype(numpy.float32)
+        else:
+            assert self._japanese is not None
+            rows = self._japanese.table[tokens - JAPANESE_TOKEN].astype(numpy.float32)
+        norms = numpy.sqrt(numpy.einsum("ij,ij->i", rows, rows))[:, None]
+        return rows / numpy.where(norms > 0, norms, 1)  # type: ignore[no-any-return]
 
     def similarities(self, subjects: "Sequence[NDArray[Any]]", text: "NDArray[Any]") -> list[float]:
         """Return how much of each subject a text is about, both given as tokens, from 0 to 1.
@@ -144,7 +166,7 @@ class StaticVectors:
         if known and len(text):
             starts = numpy.cumsum([0, *(len(subjects[number]) for number in known[:-1])])
             every, places = numpy.unique(numpy.concatenate([subjects[number] for number in known]), return_inverse=True)
-            best = (self.token_vectors(every) @ self.token_vectors(numpy.unique(text)).T).max(axis=1).clip(min=0)
+            best = self.token_cosines(every, numpy.unique(text)).max(axis=1).clip(min=0)
             weights = self._weights(every)[places]
             best = best[places]
             scores = numpy.add.reduceat(best * weights, starts) / numpy.add.reduceat(weights, starts)
@@ -195,6 +217,24 @@ class StaticVectors:
 
         assert self._japanese is not None
         return _rarity(numpy.arange(len(self._japanese.table)), JAPANESE_FREQUENCY_SMOOTHING) / _MEAN_JAPANESE_NORM
+
+
+def small_products(ours: "NDArray[Any]", others: "NDArray[Any]") -> "NDArray[Any]":
+    """Return the products of all pairs of rows, in tiles that BLAS multiplies on one thread.
+
+    Above a size it starts a thread for each processor, and these spin: on a busy machine that costs ten times as much.
+    """
+    import numpy
+
+    width = ours.shape[1]
+    high = max(1, min(len(ours), MAX_SERIAL_PRODUCTS // (32 * width)))
+    wide = max(1, MAX_SERIAL_PRODUCTS // (high * width))
+    found = numpy.empty((len(ours), len(others)), dtype=numpy.float32)
+    for top in range(0, len(ours), high):
+        for left in range(0, len(others), wide):
+            tile = ours[top : top + high] @ others[left : left + wide].T
+            found[top : top + high, left : left + wide] = tile
+    return found
 
 
 def _rarity(ranks: "NDArray[Any]", smoothing: float) -> "NDArray[Any]":

@@ -14,7 +14,7 @@ from holdfast.ports.outlines import MAX_WORDS
 from holdfast.ports.recall import RecallSource
 from holdfast.store.commit_rows import usage_values
 from holdfast.store.encoding import dump_json, load_json
-from holdfast.store.recall_index import message_source
+from holdfast.store.recall_sources import message_source
 from holdfast.store.spaces import space_key
 from holdfast.store.threads import to_thread
 from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
@@ -88,7 +88,7 @@ class SqlThreadOutlines(SqlPort):
 
 async def _read(tx: Transaction, row: Row, messages: int) -> ThreadToOutline:
     """Return a thread with what was said on it since its outline."""
-    key, after, end = row["thread_key"], row["outlined_sequence"], row["indexed_sequence"]
+    key, after, end = row["thread_key"], row["outlined_sequence"], row["next_sequence"] - 1
     distils = is_distiller(row["agent_type"])
     said, through = await _said(tx, key, after=after, before=end + 1, limit=0 if distils else messages)
     through = end if distils or through is None else through

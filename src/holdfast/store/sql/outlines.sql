@@ -1,7 +1,6 @@
 -- name: threads_to_outline
--- The outline follows the recall index, so that a run that adds messages writes nothing for it.
 SELECT t.*, s.id AS space_id FROM threads t JOIN spaces s ON s.space_key = t.space_key
- WHERE t.outlined_sequence < t.indexed_sequence AND t.status <> 'deleted'
+ WHERE t.outlined_sequence < t.next_sequence - 1 AND t.status <> 'deleted'
    AND NOT EXISTS (SELECT 1 FROM runs r JOIN run_heads h ON h.run_key = r.run_key
                     WHERE r.thread_key = t.thread_key AND h.status IN ('queued', 'running'))
  ORDER BY t.thread_key LIMIT :limit;
