@@ -39,6 +39,7 @@ def tell(server: Server) -> dict[str, str]:
     }
     made = server.request("/api/skills", skill)
     server.request(f"/api/skills/{made['id']}", {"description": "Use it for prices."}, method="PATCH")
+    server.request("/api/budget", {"period": "month", "cost_usd": 50}, method="PUT")
     server.request("/api/spaces", {"id": "kitchen", "name": "Kitchen"})
     talk = server.request("/api/runs?wait=30", {"input": "Which flour for the rye bread?", "agent_type": "echo"})
     forks = [
@@ -74,6 +75,7 @@ LISTS = (
     "skills",
     "agents",
     "costs",
+    "workers",
     "news",
     "settings",
     "settings/models",

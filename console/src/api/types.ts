@@ -34,6 +34,7 @@ export type Comparison = Omit<Schemas["Comparison"], "a" | "b"> & { a: Branch; b
 export type DetailedRun = Schemas["DetailedRun"];
 export type RecordedStep = Schemas["RecordedStep"];
 export type Reminder = Schemas["Reminder"];
+export type QueueView = Schemas["Queue"];
 export type RunContext = Schemas["RunContextView"];
 export type RunSkills = Schemas["RunSkillsView"];
 export type Schedule = Schemas["Schedule"];
@@ -42,10 +43,13 @@ export type SearchHit = Schemas["SearchHit"];
 export type SettingsView = Schemas["SettingsView"];
 export type SkillCatalog = Schemas["SkillCatalogView"];
 export type SkillVersion = Schemas["SkillVersion"];
+export type SpaceBudget = Schemas["SpaceBudget"];
 export type ThreadResults = Schemas["ThreadResults"];
 export type Space = Schemas["Space"];
 export type UsageTotal = Required<Schemas["UsageTotal"]>;
 export type UsageReport = Omit<Schemas["UsageReport"], "items" | "total"> & { items: UsageTotal[]; total: UsageTotal };
+
+export type WorkerView = Schemas["WorkerStatus"];
 
 export interface Page<T> {
   items: T[];

@@ -22,6 +22,7 @@ export const PLACES: readonly Place[] = [
   { path: "skills", icon: "book", label: "Skills", key: "k" },
   { path: "agents", icon: "agent", label: "Agents", key: "a" },
   { path: "costs", icon: "cost", label: "Costs", key: "c" },
+  { path: "workers", icon: "work", label: "Workers", key: "w" },
   { path: "news", icon: "bell", label: "News", key: "n" },
   { path: "settings", icon: "gear", label: "Settings", key: "," },
 ];

@@ -53,6 +53,7 @@ const SCREENS: Record<string, ComponentType> = {
   "agents/:name": later(agents, "AgentPage"),
   costs: later(() => import("../screens/costs/costs"), "Costs"),
   find: later(() => import("../screens/find/find"), "Find"),
+  workers: later(() => import("../screens/workers/workers"), "Workers"),
   news: later(() => import("../screens/news/news"), "News"),
   more: More,
 };

@@ -63,5 +63,7 @@ export const words = {
   nothingFound: "Nothing was found.",
   noWorkers: "No worker has been seen.",
   emptyQueue: "No run waits for a worker.",
+  noBudget: "This space has no budget.",
+  budgetHint: "Leave one of them empty for no limit of it. People are told at 80 % and 100 %.",
   noRules: "Nobody has said “always” to a question yet.",
 } as const;

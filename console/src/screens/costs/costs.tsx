@@ -7,6 +7,7 @@ import { count, money, plural } from "../../parts/format";
 import { Filters, Screen, Scroll, Section, Shown, useFilters, useResource } from "../../parts/screen";
 import { Empty } from "../../parts/states";
 import { words } from "../../words/en";
+import { Budget } from "./budget";
 
 const SPANS = [
   ["", "30 days"],
@@ -29,6 +30,7 @@ export function Costs() {
       filters={<Filters choices={[{ name: "days", label: "Time", of: SPANS }]} />}
     >
       <Scroll>
+        <Budget />
         <Shown of={byDay} label="Loading the costs">
           {(report) =>
             report.total.calls === 0 ? (
