@@ -135,5 +135,6 @@ async def test_the_palette_goes_to_screens_and_threads_and_finds_in_everything(
     await page.wait_for_selector("aside .waterfall")
     assert page.url.endswith(f"/{run['id']}?side=steps")
     await page.keyboard.press("Control+k")
+    await page.wait_for_selector(".palette")
     await page.keyboard.press("Escape")
-    assert await page.locator(".palette").count() == 0
+    await page.wait_for_selector(".palette", state="detached")
