@@ -17,6 +17,7 @@ from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.recall import RecallHit, RecallKind, RecallMode, RecallQuery, RecallResult
 from holdfast.domain.thread import ThreadPatch, ThreadStatus
+from holdfast.memory import indexing
 from holdfast.memory.indexing import Analysis, Indexer
 from holdfast.memory.recall import SpaceRecall
 from holdfast.memory.static_vectors import static_vectors
@@ -473,3 +474,14 @@ async def test_a_space_is_indexed_while_the_indexer_may(recalling: Recalling, st
     assert await recalling.texts("kiln")
     await recalling.indexer.run_once(may_index=recalling.recall.searched_lately)
     assert (await recalling.recall.status(SPACE)).items == 1
+
+
+async def test_a_space_that_falls_far_behind_is_indexed_although_the_process_is_busy(
+    recalling: Recalling, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "MAX_POSTPONED_MESSAGES", 3)
+    for number in range(5):
+        await say(store, f"kiln {number}")
+    assert await store.recall_index.behind(SPACE) == 5
+    await recalling.indexer.run_once(may_index=lambda space: False)
+    assert await store.recall_index.behind(SPACE) <= 3

@@ -16,6 +16,8 @@ from holdfast.memory.static_vectors import StaticVectors
 from holdfast.ports.memory import Embedder
 from holdfast.ports.recall import Passage, RecallIndex, RecallSource
 
+MAX_POSTPONED_MESSAGES: Final = 2_000
+"""Messages of a space that may wait while the process is busy: half of what a search reads without the index."""
 SOURCES_PER_BATCH: Final = 16
 """Sources of one transaction: few, so that no run waits for it."""
 REST_FACTOR: Final = 4
@@ -118,8 +120,11 @@ class Indexer:
     async def index_space(
         self, space: SpaceId, *, rest: bool = False, may_index: Callable[[SpaceId], bool] = lambda _: True
     ) -> None:
-        """Index what is pending in a space, and finish its rebuild, for as long as `may_index` holds."""
-        if not may_index(space):
+        """Index what is pending in a space, and finish its rebuild, for as long as `may_index` holds.
+
+        Otherwise up to `MAX_POSTPONED_MESSAGES` stay pending.
+        """
+        if await self._may_wait(space, may_index):
             return
         embedder = self.analysis.embedder
         state = await self._index.prepare(
@@ -127,7 +132,7 @@ class Indexer:
         )
         wanted = (self.analysis.id, None if embedder is None else embedder.id)
         while await self._index_batch(space, vectors=state.embedder == wanted[1], rest=rest):
-            if not may_index(space):
+            if await self._may_wait(space, may_index):
                 return
         if state.building:
             while True:
@@ -138,6 +143,9 @@ class Indexer:
                     return
                 if not await self._index_batch(space, vectors=False, rest=rest):
                     return
+
+    async def _may_wait(self, space: SpaceId, may_index: Callable[[SpaceId], bool]) -> bool:
+        return not may_index(space) and await self._index.behind(space) <= MAX_POSTPONED_MESSAGES
 
     async def _index_batch(self, space: SpaceId, *, vectors: bool, building: bool = False, rest: bool) -> bool:
         """Index the next sources; return whether there were any."""

@@ -203,6 +203,9 @@ class RecallIndex(Protocol):
     async def thread_key(self, space: SpaceId, thread: ThreadId) -> int:
         """Return the key of a thread, or raise `NotFound`."""
 
+    async def behind(self, space: SpaceId) -> int:
+        """Return the number of messages that are not indexed yet."""
+
     async def progress(self, space: SpaceId) -> float | None:
         """Return the share of a rebuild that is done; `None` if there is none."""
 

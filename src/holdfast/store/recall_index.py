@@ -242,9 +242,7 @@ class SqlRecallIndex(SqlPort):
                 raise _TooMuch
             behind = reader.behind
             if behind >= tail:
-                counted = await tx.one("messages_behind", space_key=key)
-                assert counted is not None
-                behind = int(counted["messages"])
+                behind = await _messages_behind(tx, key)
             return IndexSnapshot(
                 state=state, rows=rows, tail=reader.sources, pending=reader.pending, behind=behind, terms=counts
             )
@@ -253,6 +251,11 @@ class SqlRecallIndex(SqlPort):
             with suppress(_TooMuch):
                 return await self._database.read(lambda tx: read(tx, MAX_QUICK_ROWS), quick=True)
         return await self._database.read(lambda tx: read(tx, _SEQUENCE_END))
+
+    @reads
+    async def behind(self, tx: Transaction, space: SpaceId) -> int:
+        """Return the number of messages that are not indexed yet."""
+        return await _messages_behind(tx, await space_key(tx, space))
 
     @reads
     async def rows(self, tx: Transaction, index: int, *, after: int, limit: int) -> list[IndexRow]:
@@ -362,6 +365,12 @@ async def _retire_building(tx: Transaction, key: int) -> None:
     building = await tx.one("building_index", space_key=key)
     if building is not None:
         await tx.run("replace_index", index_key=building["index_key"])
+
+
+async def _messages_behind(tx: Transaction, key: int) -> int:
+    row = await tx.one("messages_behind", space_key=key)
+    assert row is not None
+    return int(row["messages"])
 
 
 async def _move_cursor(tx: Transaction, index: Row, move: CursorMove) -> bool:
