@@ -237,7 +237,7 @@ WITHOUT_SPACE: Final = {
         "one scheduler serves all spaces",
     ),
     "notifications.dispatch": "one dispatcher serves all spaces",
-    **dict.fromkeys(["webhooks.claim", "webhooks.settle", "webhooks.next_due"], "one loop serves all spaces"),
+    **dict.fromkeys([f"webhooks.{name}" for name in ("claim", "settle", "next_due", "prune")], "a loop for all spaces"),
     **dict.fromkeys(
         [f"recall_index.{name}" for name in ("spaces", "rows", "lexical", "drop_replaced")],
         "one indexer serves all spaces, and an index belongs to one",
