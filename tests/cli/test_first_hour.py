@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -19,9 +18,6 @@ from tests.cli.test_quickstart import run_quick_start
 
 TIMEOUT_SECONDS: Final = 1200
 MAX_INSTALL_BYTES: Final = 230 * 1024 * 1024
-MAX_IMPORT_RATIO: Final = 2.5
-MAX_HELP_RATIO: Final = 5.0
-"""CPU time beside that of `import typer`, which takes 0.06 seconds where 0.15 and 0.3 seconds are the limits."""
 PYTHONS: Final = [sys.executable, *(f"python3.{minor}" for minor in (12, 13) if sys.version_info[1] != minor)]
 
 pytestmark = pytest.mark.slow
@@ -95,22 +91,8 @@ def python(empty: Path, added_bytes: int) -> Path:
     return installed
 
 
-def cpu_seconds(*command: str | Path) -> float:
-    """Return the least CPU time that a command took."""
-    taken = []
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        run(*command)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return min(taken)
-
-
-def test_the_base_install_is_small_and_starts_fast(python: Path, added_bytes: int) -> None:
+def test_the_base_install_is_small(added_bytes: int) -> None:
     assert added_bytes <= MAX_INSTALL_BYTES
-    floor = cpu_seconds(python, "-c", "import typer")
-    assert cpu_seconds(python, "-c", "import holdfast") <= MAX_IMPORT_RATIO * floor
-    assert cpu_seconds(python.with_name("holdfast"), "--help") <= MAX_HELP_RATIO * floor
 
 
 def document(name: str, folder: Path) -> Path:

@@ -17,7 +17,7 @@ from holdfast.skills.official import official_skills
 
 REQUESTS: Final = Path(__file__).parent / "requests.json"
 UNSEEN: Final = Path(__file__).parent / "unseen_requests.json"
-"""Requests that were written without the triggers in sight, and for which none was changed."""
+"""Requests for which no trigger was changed; most were written without the triggers in sight."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
