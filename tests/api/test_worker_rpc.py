@@ -16,7 +16,10 @@ from tests.scenario.agents.agent_workspace import AgentWorkspace
 
 UNDER_LEASE: Final = sorted({f"{port}/{name}" for port, name in METHODS} | {"leases/release", "leases/fail"})
 """The calls that need the token of a lease."""
-WITHOUT_LEASE: Final = ["leases/claim", "leases/renew", "leases/release_leftover", "leases/queue_state"]
+WITHOUT_LEASE: Final = [
+    *("leases/claim", "leases/renew", "leases/release_leftover", "leases/queue_state"),
+    *("leases/beat", "leases/leave"),
+]
 BODIES: Final[dict[str, Json]] = {
     "leases/claim": {"owner": "w", "lease_seconds": 60, "limit": 1},
     "leases/renew": {"owner": "w", "lease_seconds": 60, "tokens": []},
@@ -161,6 +164,15 @@ def test_a_run_ends_and_spawns_only_runs_of_its_own(rpc: Rpc) -> None:
     rpc.call("leases/fail", lease=token)
     (queued,) = rpc.call("leases/claim")[1]
     rpc.call("leases/fail", lease=queued["token"])
+
+
+def test_a_worker_announces_itself(rpc: Rpc) -> None:
+    me = {"id": "far-1", "host": "far", "pid": 7, "version": "0.1.0", "concurrency": 3}
+    assert rpc.call("leases/beat", me) == (200, None)
+    seen = {each["id"]: each for each in rpc.request("/api/workers")["items"]}
+    assert (seen["far-1"]["host"], seen["far-1"]["concurrency"]) == ("far", 3)
+    assert rpc.call("leases/leave", {"owner": "far-1"}) == (200, None)
+    assert "far-1" not in {each["id"] for each in rpc.request("/api/workers")["items"]}
 
 
 def test_a_worker_of_another_version_is_told_so(rpc: Rpc) -> None:

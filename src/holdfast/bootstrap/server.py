@@ -77,6 +77,7 @@ async def serve(options: ServerOptions, *, on_ready: Callable[[str], None]) -> N
                     ConsoleShelf(api_app),
                     leases=holdfast.store.leases,
                     worker_leases=holdfast.store.worker_leases,
+                    workers=holdfast.store.workers,
                     ports=holdfast.ports,
                     keys=keys,
                     watcher=holdfast.watcher,

@@ -16,13 +16,19 @@ from holdfast.agent.run_context import LoopConfig
 from holdfast.bootstrap.logs import redact_logs
 from holdfast.bootstrap.observability import open_observability
 from holdfast.bootstrap.store import SystemClock
-from holdfast.bootstrap.workspace import make_executor
+from holdfast.bootstrap.workspace import make_executor, this_process
 from holdfast.bootstrap.workspace_tools import known_tool_names, workspace_tools
 from holdfast.bus.local import LocalBus
 from holdfast.concurrency import cancel_and_wait
 from holdfast.domain.ids import OwnerId, RunId, SpaceId
 from holdfast.engine.watcher import Watcher
-from holdfast.engine.worker import DEFAULT_DRAIN_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, DEFAULT_LEASE, Worker
+from holdfast.engine.worker import (
+    DEFAULT_DRAIN_TIMEOUT,
+    DEFAULT_HEARTBEAT_INTERVAL,
+    DEFAULT_LEASE,
+    Worker,
+    announce_worker,
+)
 from holdfast.models.registry import ModelRegistry
 from holdfast.ports.log import LoggedEvent, LogHead
 from holdfast.ports.queue import Leases
@@ -84,6 +90,7 @@ async def open_worker(options: WorkerOptions) -> AsyncIterator[Worker]:
             async with open_ports(options.url, options.token, tokens=tokens) as own:
                 yield own.leases
 
+        owner = OwnerId(f"{os.getpid()}-{secrets.token_hex(8)}")
         watcher = Watcher(bus=bus, events=_NoEvents(), leases=ports.leases, clock=clock)
         worker = Worker(
             executor=make_executor(
@@ -97,7 +104,7 @@ async def open_worker(options: WorkerOptions) -> AsyncIterator[Worker]:
             ),
             leases=ports.leases,
             watcher=watcher,
-            owner=OwnerId(f"{os.getpid()}-{secrets.token_hex(8)}"),
+            owner=owner,
             concurrency=options.concurrency,
             lease=options.lease,
             heartbeat=options.heartbeat,
@@ -105,7 +112,9 @@ async def open_worker(options: WorkerOptions) -> AsyncIterator[Worker]:
             open_leases=open_leases,
         )
         async with asyncio.TaskGroup() as tasks:
-            loops = [tasks.create_task(watcher.run()), tasks.create_task(ports.connection.relay_hints(bus))]
+            me = this_process(owner, concurrency=options.concurrency)
+            running = (watcher.run(), ports.connection.relay_hints(bus), announce_worker(ports.leases, me))
+            loops = [tasks.create_task(each) for each in running]
             try:
                 yield worker
             finally:

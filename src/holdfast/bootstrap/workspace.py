@@ -346,9 +346,7 @@ def _make_engine(
             lambda: run_every("releasing expired leases", sweep, seconds=options.heartbeat.total_seconds()),
         ]
     else:
-        me = NewWorker(
-            id=owner, host=socket.gethostname(), pid=os.getpid(), version=holdfast.__version__, concurrency=workers
-        )
+        me = this_process(owner, concurrency=workers)
         loops = [*loops, lambda: announce_worker(store.workers, me)]
         worker = Worker(
             executor=executor,
@@ -363,6 +361,12 @@ def _make_engine(
         )
     notifications = NotificationLoop(notifications=store.notifications, watcher=watcher)
     return Engine(watcher=watcher, timers=timers, notifications=notifications, worker=worker, loops=loops)
+
+
+def this_process(owner: OwnerId, *, concurrency: int) -> NewWorker:
+    """Return what this process tells about itself as a worker."""
+    host, version = socket.gethostname(), holdfast.__version__
+    return NewWorker(id=owner, host=host, pid=os.getpid(), version=version, concurrency=concurrency)
 
 
 def _process_tools(options: Options) -> list[Tool]:

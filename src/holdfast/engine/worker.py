@@ -30,7 +30,7 @@ from holdfast.engine.leases import (
 from holdfast.engine.loops import StoreOutage, WakeEvent, run_forever
 from holdfast.engine.watcher import Watcher
 from holdfast.ports.bus import WakeHint
-from holdfast.ports.queue import Leases, Workers
+from holdfast.ports.queue import Leases, WorkerBeats
 from holdfast.ports.runtime import Executor
 
 DEFAULT_LEASE: Final = timedelta(seconds=5)
@@ -246,7 +246,7 @@ class Worker:
             await self._wake.wait()
 
 
-async def announce_worker(workers: Workers, worker: NewWorker) -> None:
+async def announce_worker(workers: WorkerBeats, worker: NewWorker) -> None:
     """Note that a worker lives until cancelled, and then that it has left. Other loops report a store that fails."""
     try:
         while True:

@@ -247,14 +247,18 @@ class RunCounts(Protocol):
         """Count the runs of a space that wait for a worker or for their base run."""
 
 
-class Workers(Protocol):
-    """The processes that execute runs, and the queue they take them from."""
+class WorkerBeats(Protocol):
+    """What a worker tells about itself."""
 
     async def beat(self, worker: NewWorker) -> None:
         """Note that a worker lives; the first beat is its start."""
 
     async def leave(self, worker: OwnerId) -> None:
         """Forget a worker that has stopped, and those that were not heard of for a day."""
+
+
+class Workers(WorkerBeats, Protocol):
+    """The processes that execute runs, and the queue they take them from."""
 
     async def of_space(self, space: SpaceId) -> list[WorkerStatus]:
         """Return all workers, oldest first, with the runs of `space` that each holds and the number of others."""

@@ -19,8 +19,9 @@ from holdfast.domain.errors import Invalid, LeaseLost, OutcomeUnknown, Unavailab
 from holdfast.domain.ids import OwnerId, RunId, SpaceId
 from holdfast.domain.packages import install_command
 from holdfast.domain.run import RunError
+from holdfast.domain.worker import NewWorker
 from holdfast.ports.bus import Bus, WakeHint
-from holdfast.ports.queue import Leases, QueueState
+from holdfast.ports.queue import QueueState
 from holdfast.ports.runtime import RuntimePorts
 from holdfast.rpc.protocol import (
     COMMIT_HEADER,
@@ -36,6 +37,7 @@ from holdfast.rpc.protocol import (
     ErrorBody,
     FailBody,
     HintLine,
+    LeaveBody,
     Method,
     ReleaseBody,
     RenewBody,
@@ -202,7 +204,7 @@ class LeaseTokens:
 
 
 class RpcLeases:
-    """`Leases` over the control RPC."""
+    """`Leases` and `WorkerBeats` over the control RPC."""
 
     def __init__(self, connection: ControlConnection, tokens: LeaseTokens) -> None:
         self._connection = connection
@@ -246,6 +248,14 @@ class RpcLeases:
     async def expire(self, *, cap: int = 5, spare: Container[int] = ()) -> list[RunId]:
         """Leave the leases of dead workers to the control plane."""
         return []
+
+    async def beat(self, worker: NewWorker) -> None:
+        """Note that this worker lives."""
+        await self._connection.call("leases", "beat", worker, None)
+
+    async def leave(self, worker: OwnerId) -> None:
+        """Note that this worker stops."""
+        await self._connection.call("leases", "leave", LeaveBody(owner=worker), None)
 
     async def queue_state(self) -> QueueState:
         """Return whether a run may be claimed now."""
@@ -292,7 +302,7 @@ class WorkerPorts(NamedTuple):
     """The ports of a worker over the control RPC."""
 
     connection: ControlConnection
-    leases: Leases
+    leases: RpcLeases
     runtime: RuntimePorts
 
 

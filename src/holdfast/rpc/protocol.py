@@ -1,7 +1,7 @@
 """The wire format of the control RPC, which both sides share.
 
     POST /rpc/leases/claim       needs a worker key; each lease comes with a token
-    POST /rpc/leases/<method>    renew, release and end leases, named by their tokens
+    POST /rpc/leases/<method>    renew, release and end leases, named by their tokens; announce the worker
     POST /rpc/<port>/<method>    a call of a runtime port under the lease whose token is in `Holdfast-Lease`
     GET  /rpc/hints              wake-up hints as lines of JSON
 
@@ -122,6 +122,12 @@ class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """A lease to release, claimable again after a delay."""
 
     delay_seconds: float = 0.0
+
+
+class LeaveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A worker that stops."""
+
+    owner: OwnerId
 
 
 class FailBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

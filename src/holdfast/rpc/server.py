@@ -24,9 +24,10 @@ from holdfast.domain.errors import Conflict, HoldfastError, Invalid, LeaseLost, 
 from holdfast.domain.ids import ApiKeyId
 from holdfast.domain.space import Scope
 from holdfast.domain.validation import describe_error
+from holdfast.domain.worker import NewWorker
 from holdfast.engine.loops import WakeEvent
 from holdfast.ports.bus import RunWatcher, WakeHint
-from holdfast.ports.queue import Leases, WorkerLeases
+from holdfast.ports.queue import Leases, WorkerBeats, WorkerLeases
 from holdfast.ports.runtime import RuntimePorts
 from holdfast.rpc.protocol import (
     COMMIT_HEADER,
@@ -42,6 +43,7 @@ from holdfast.rpc.protocol import (
     ErrorBody,
     FailBody,
     HintLine,
+    LeaveBody,
     ReleaseBody,
     RenewBody,
     RenewedLease,
@@ -88,6 +90,7 @@ class ControlRpc:
         *,
         leases: Leases,
         worker_leases: WorkerLeases,
+        workers: WorkerBeats,
         ports: RuntimePorts,
         keys: KeyAuthenticator,
         watcher: RunWatcher,
@@ -96,6 +99,7 @@ class ControlRpc:
         self._app = app
         self._leases = leases
         self._worker_leases = worker_leases
+        self._workers = workers
         self._ports = ports
         self._keys = keys
         self._watcher = watcher
@@ -181,6 +185,10 @@ class ControlRpc:
                 return await self._leases.fail(await self._find(token, key), _decode(body, FailBody).error)
             case "queue_state":
                 return await self._leases.queue_state()
+            case "beat":
+                return await self._workers.beat(_decode(body, NewWorker))
+            case "leave":
+                return await self._workers.leave(_decode(body, LeaveBody).owner)
             case _:
                 raise NotFound(f"the RPC has no method `leases/{name}`")
 

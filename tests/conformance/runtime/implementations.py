@@ -18,9 +18,9 @@ from holdfast.bootstrap.store import SystemClock
 from holdfast.bus.local import LocalBus
 from holdfast.engine.watcher import Watcher
 from holdfast.ports.log import EventLog, Journal
-from holdfast.ports.queue import Leases, WorkerLeases
+from holdfast.ports.queue import Leases, WorkerBeats, WorkerLeases
 from holdfast.ports.runtime import Library, MemoryLibrary, RemoteTools, RuntimePorts, SubagentRuns
-from holdfast.rpc.client import RpcLeases, open_ports
+from holdfast.rpc.client import open_ports
 from holdfast.rpc.server import ControlRpc
 from tests.api.site import serve_app
 from tests.conformance.ports import methods_of
@@ -63,12 +63,13 @@ async def over_http(control: Runtime, worker_leases: WorkerLeases) -> AsyncItera
         cast(AsgiApp, None),
         leases=control.leases,
         worker_leases=worker_leases,
+        workers=cast(WorkerBeats, None),
         ports=runtime,
         keys=NoKeys(),
         watcher=watcher,
     )
     async with serve_app(HostOriginMiddleware(rpc)) as url, open_ports(url, None) as ports:
-        leases = cast(RpcLeases, ports.leases)
+        leases = ports.leases
         leases.expire = control.leases.expire  # type: ignore[method-assign]  # the control plane does it
         yield Runtime(
             leases, ports.runtime.journal, ports.runtime.remote, ports.runtime.library, ports.runtime.subagents
