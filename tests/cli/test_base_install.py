@@ -21,7 +21,7 @@ import asyncio, json
 from pathlib import Path
 import holdfast
 from holdfast.bootstrap.doctor.checks import diagnose
-from holdfast.cli.serve import _event_loop_factory
+from holdfast.cli.serve import event_loop_factory
 from holdfast.domain.errors import HoldfastError
 from holdfast.sandbox.processes import SupervisedProcesses
 from holdfast.tools.web.fetch import MarkdownConverter
@@ -53,7 +53,7 @@ for name, settings in {
     (folder / "agents" / name).mkdir()
     (folder / "agents" / name / "agent.json").write_text(json.dumps(settings))
     (folder / "agents" / name / "AGENT.md").write_text("You help.")
-with asyncio.Runner(loop_factory=_event_loop_factory()) as runner:
+with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
     result = runner.run(use(folder))
 result["page"] = error(MarkdownConverter(SupervisedProcesses()).markdown("<p>hi", base="https://example.com"))
 print(json.dumps(result))

@@ -15,6 +15,7 @@ EXTRA_MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "postgres": ("asyncpg",),
     "uvloop": ("uvloop",),
     "web": ("html_to_markdown",),
+    "worker": ("aiohttp",),
 }
 """The modules that each extra of `pyproject.toml` installs."""
 
