@@ -127,6 +127,8 @@ def _has_returned_id(case: Case[Any]) -> bool:
 def _fill_in_ids(case: Case[Any], operation: str, turn: int) -> None:
     """Put existing ids into the path."""
     existing = _existing_ids(operation, turn)
+    if operation.startswith("compare_branches") and isinstance(case.query, MutableMapping):
+        case.query |= {"a": existing["run_id"], "b": existing["run_id"]}
     for name in case.path_parameters:
         key = "item" if name == "task_id" and operation.startswith(("read_plan_item", "update_plan_item")) else name
         if key in existing:

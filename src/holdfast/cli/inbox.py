@@ -126,12 +126,12 @@ def _read_key(prompt: str) -> str | None:
     import termios
     import tty
 
-    sys.stdout.write(prompt)
-    sys.stdout.flush()
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     try:
-        tty.setcbreak(terminal)
+        tty.setcbreak(terminal)  # drops what was typed before the question was shown
+        sys.stdout.write(prompt)
+        sys.stdout.flush()
         key = os.read(terminal, 32).decode(errors="replace")
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
