@@ -128,7 +128,7 @@ def _fill_in_ids(case: Case[Any], operation: str, turn: int) -> None:
     """Put existing ids into the path."""
     existing = _existing_ids(operation, turn)
     if operation.startswith("compare_branches") and isinstance(case.query, MutableMapping):
-        case.query |= {"a": existing["run_id"], "b": existing["run_id"]}
+        case.query.update({name: existing[name] for name in ("a", "b")})
     for name in case.path_parameters:
         key = "item" if name == "task_id" and operation.startswith(("read_plan_item", "update_plan_item")) else name
         if key in existing:
@@ -138,6 +138,8 @@ def _fill_in_ids(case: Case[Any], operation: str, turn: int) -> None:
 def _existing_ids(operation: str, turn: int) -> Ids:
     if operation.startswith("steer_run"):
         return _examples.running
+    if operation.startswith("compare_branches"):
+        return _examples.branches
     if (fresh := _examples.fresh(operation)) is not None:
         return fresh
     if turn % 5 == 4 and not operation.startswith(_RUN_STREAMS):

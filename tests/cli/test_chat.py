@@ -185,6 +185,7 @@ def test_the_inbox_takes_one_key_for_an_approval(server: Server, monkeypatch: py
             inbox.expect("q quit")
             inbox.type("e")
             inbox.expect("nothing was changed")
+            inbox.expect("q quit")
             inbox.type("d")
             inbox.expect("reason")
             inbox.type("not now\n")
