@@ -159,8 +159,9 @@ def protocols() -> list[type]:
 
 
 def methods_of(protocol: type) -> dict[str, Callable[..., Any]]:
-    """Return the methods of a Protocol, by name."""
-    return {name: value for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_"}
+    """Return the methods of a Protocol and of the Protocols that it extends, by name."""
+    members = {name: value for base in reversed(protocol.__mro__[:-2]) for name, value in vars(base).items()}
+    return {name: value for name, value in members.items() if inspect.isfunction(value) and name[0] != "_"}
 
 
 def methods() -> Iterator[Method]:
