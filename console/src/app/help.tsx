@@ -1,11 +1,10 @@
 /** All keys, in a dialog. */
 import { useEffect, useRef } from "preact/hooks";
 import { helpShown } from "../parts/keys";
-import { PLACES } from "./places";
 
 const KEYS: [string, string][] = [
-  ["Ctrl K", "find or do"],
-  ...PLACES.flatMap((place): [string, string][] => (place.key ? [[`g ${place.key}`, place.label.toLowerCase()]] : [])),
+  ["g i", "inbox"],
+  ["g t", "threads"],
   ["j k", "next, previous"],
   ["Enter", "open"],
   ["/", "filter"],
@@ -13,7 +12,6 @@ const KEYS: [string, string][] = [
   ["d", "deny"],
   ["e", "edit the arguments"],
   ["f", "fork"],
-  ["c", "compare with another branch"],
   ["[ ]", "previous, next fork point"],
   [".", "next failure"],
   ["End", "newest, follow"],

@@ -1,17 +1,18 @@
 /** What belongs to this browser: theme, keys, notices, and the session. */
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { lettersOn, setLetters } from "../parts/keys";
-import { Screen } from "../parts/screen";
-import { SettingsTabs } from "../parts/settings_tabs";
 import { me, signOut } from "./session";
 import { setTheme, type Theme, theme } from "./theme";
 
 const THEMES: Theme[] = ["system", "light", "dark"];
 
-export function Browser() {
+export function More({ onTitle }: { onTitle: (title: string) => void }) {
+  useEffect(() => onTitle("This browser"), [onTitle]);
   return (
-    <Screen title="This browser">
-      <SettingsTabs at="browser" />
+    <main id="main" tabIndex={-1} class="screen">
+      <header>
+        <h1>This browser</h1>
+      </header>
       <div class="settings">
         <fieldset>
           <legend class="label">Theme</legend>
@@ -48,7 +49,7 @@ export function Browser() {
           )}
         </fieldset>
       </div>
-    </Screen>
+    </main>
   );
 }
 

@@ -1,1 +1,0 @@
-"""The control RPC: the ports of a worker that has no database, served and called over HTTP."""
