@@ -41,6 +41,7 @@ class LazyTransaction:
         self._connection = connection
         self._transaction = connection.transaction(isolation="repeatable_read" if reads else None, readonly=reads)
         self._started = False
+        self._reads = reads
         self.committing = False
         """Whether the outcome is unknown if the connection breaks now."""
 
@@ -72,7 +73,7 @@ class LazyTransaction:
     async def commit(self) -> None:
         """Commit, if the transaction has started."""
         if self._started:
-            self.committing = True
+            self.committing = not self._reads  # a read has no outcome, and can run again
             await self._transaction.commit()
             self.committing = False
 
