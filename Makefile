@@ -92,6 +92,16 @@ clean: ## remove everything that make made
 	rm -rf $(VENV) $(JAPANESE) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# What pip does: on a terminal in one line that changes, elsewhere one line for each stage. Its warnings are left out.
+define SHOW_PROGRESS
+/^ *ERROR|^ *error|^ *×|^ *╰/ { print; next } \
+/^ *(Collecting|Downloading|Building|Preparing|Installing)/ { \
+    if (terminal) printf "\r  %-70.70s", $$1 " " $$2 " " $$3; \
+    else if (!seen[$$1]++) print "  " tolower($$1) " packages"; \
+    fflush() } \
+END { if (terminal) printf "\r  %-70.70s\n", "packages" }
+endef
+
 # pip comes first and alone: the one that a venv is born with may not know `--group`.
 $(STAMP): pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (first time, or the dependencies changed): one to three minutes"
@@ -100,8 +110,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "  pip"
 	@$(BIN)/python -m pip install -qq -c constraints.txt --upgrade pip
 	@rm -f $(VENV)/.failed
-	@{ $(BIN)/python -m pip install --no-color -c constraints.txt --build-constraint constraints.txt -e . --group dev || touch $(VENV)/.failed; } \
-	| awk '/^ *(Collecting|Downloading|Building|Preparing|Installing)/ { printf "\r  %-70.70s", $$1 " " $$2 " " $$3; fflush() } END { print "\r  packages" }'
+	@terminal=; if test -t 1; then terminal=yes; fi; \
+	{ $(BIN)/python -m pip install --no-color -c constraints.txt --build-constraint constraints.txt -e . --group dev 2>&1 || touch $(VENV)/.failed; } \
+	| awk -v terminal="$$terminal" '$(SHOW_PROGRESS)'
 	@test ! -e $(VENV)/.failed
 	@$(MAKE) -s japanese || echo "the Japanese vectors could not be built: recall of Japanese will be lexical"
 	@touch $@

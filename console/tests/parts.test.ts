@@ -1,9 +1,11 @@
 import { expect, test } from "vitest";
-import type { Message, Run, Step } from "../src/api/types";
-import { chainOf, forkPoints, tipOf, treeOf } from "../src/log/branches";
+import type { Message, RecordedStep, Run, RunContext, Step } from "../src/api/types";
+import { chainOf, forkPoints, tipOf, tipsOf, treeOf } from "../src/log/branches";
+import { lineDiff, partsOf } from "../src/log/context_diff";
 import { rowsOf } from "../src/log/rows";
 import { spansOf, timesOf } from "../src/log/ruler";
 import { newLog } from "../src/log/run_log";
+import { lanesOf } from "../src/log/waterfall";
 import { safeAddress } from "../src/parts/address";
 import { splitBlocks } from "../src/parts/blocks";
 import { ago, duration, money } from "../src/parts/format";
@@ -149,4 +151,66 @@ test("times and costs read well", () => {
   ]);
   expect([0.42, 0.004, 0, null].map(money)).toEqual(["$0.42", "<$0.01", "$0.00", "unpriced"]);
   expect([ago(0, 4000), ago(0, 90_000), ago(0, 90_000_000)]).toEqual(["now", "1 min ago", "yesterday"]);
+});
+
+const recorded = (run_id: string, number: number, from: number, to: number | null, child?: string): RecordedStep =>
+  ({
+    run_id,
+    number,
+    kind: "tool",
+    name: "bash",
+    state: to === null ? "started" : "done",
+    started_at: new Date(from).toISOString(),
+    settled_at: to === null ? null : new Date(to).toISOString(),
+    child_run_id: child ?? null,
+  }) as unknown as RecordedStep;
+
+test("the steps of a child follow the step that started it, and silence is folded", () => {
+  const HOUR = 3_600_000;
+  const steps = [
+    recorded("root", 1, 0, 1000),
+    recorded("root", 2, 1000, 3000, "child"),
+    recorded("root", 3, HOUR, null),
+    recorded("child", 1, 1500, 2500),
+  ];
+  const lanes = lanesOf(steps, "root", HOUR + 1000);
+  expect(lanes.map((lane) => `${lane.key} ${lane.depth} ${lane.kind}`)).toEqual([
+    "root 1 0 tool",
+    "root 2 0 child",
+    "child 1 1 tool",
+    "root 3 0 tool",
+  ]);
+  expect(lanes.every((lane) => lane.at >= 0 && lane.long > 0 && lane.at + lane.long <= 1.0001)).toBe(true);
+  expect(lanes[0]?.long).toBeCloseTo(lanes[3]?.long ?? 0); // an hour of silence takes no place of a second of work
+  expect(lanes[3]?.open).toBe(true);
+});
+
+test("the branches of a thread end in runs that no run continues", () => {
+  expect(tipsOf(RUNS).map((each) => each.id)).toEqual(["3", "6"]);
+});
+
+test("a diff keeps the lines that two texts share", () => {
+  expect(lineDiff("a\nb\nc\nd", "a\nx\nc\ny\nd")).toBe(" a\n-b\n+x\n c\n+y\n d");
+  expect(lineDiff("same", "same")).toBe(" same");
+});
+
+test("the parts of a context are new, changed, gone or as before", () => {
+  const context = (segments: [string, string][]): NonNullable<RunContext["context"]> =>
+    ({ segments: segments.map(([name, text]) => ({ name, text, tokens: 1 })) }) as never;
+  const before = context([
+    ["core", "a"],
+    ["plan", "one"],
+    ["memory", "m"],
+  ]);
+  const after = context([
+    ["core", "a"],
+    ["plan", "two"],
+    ["skills", "s"],
+  ]);
+  expect(partsOf(after, before).map(({ name, change }) => `${name} ${change}`)).toEqual([
+    "core same",
+    "plan changed",
+    "skills new",
+    "memory gone",
+  ]);
 });

@@ -44,10 +44,12 @@ if _typing.TYPE_CHECKING:
     from holdfast.domain.step import Step, StepKind, StepState
     from holdfast.domain.stream import StreamNormaliser
     from holdfast.domain.thread import NewThread, Thread
+    from holdfast.domain.tool import ToolClass
     from holdfast.engine.watcher import Watcher
     from holdfast.store.store import Store
     from holdfast.tools.function_tool import tool
     from holdfast.tools.tool import ToolContext, ToolResult
+    from holdfast.tools.typed_tool import ToolArguments, TypedTool, tool_spec
 
 __all__ = [
     "Agent",
@@ -94,9 +96,12 @@ __all__ = [
     "StreamNormaliser",
     "SyncClient",
     "Thread",
+    "ToolArguments",
     "ToolCall",
+    "ToolClass",
     "ToolContext",
     "ToolResult",
+    "TypedTool",
     "Unavailable",
     "Usage",
     "Waiting",
@@ -107,6 +112,7 @@ __all__ = [
     "open_bus",
     "open_store",
     "tool",
+    "tool_spec",
 ]
 
 __version__ = "0.1.0"
@@ -134,10 +140,12 @@ _EXPORTS: _typing.Final = {
     "holdfast.domain.step": "Step StepKind StepState",
     "holdfast.domain.stream": "StreamNormaliser",
     "holdfast.domain.thread": "NewThread Thread",
+    "holdfast.domain.tool": "ToolClass",
     "holdfast.engine.watcher": "Watcher",
     "holdfast.store.store": "Store",
     "holdfast.tools.function_tool": "tool",
     "holdfast.tools.tool": "ToolContext ToolResult",
+    "holdfast.tools.typed_tool": "ToolArguments TypedTool tool_spec",
 }
 """The exported names by module. A module is imported when one of its names is first used."""
 

@@ -52,6 +52,7 @@ class ExampleData:
         self.file: str = self.upload()["file_id"]
         self.running = self._start_run("staller")
         self.waiting = self._waiting_run()
+        self.branches = self._two_branches()
         self.ended = [self._run_with_objects(agent) for agent in (*AGENTS, "planner")]
         kept = {**self._new_memory(), **self._new_schedule(), **self._new_reminder(), **self._new_webhook()}
         kept |= self._new_skill()
@@ -139,6 +140,13 @@ class ExampleData:
         ids = self._new_thread(agent)
         run: str = self._send(f"/api/threads/{ids['thread_id']}/runs?wait={wait}", {"input": "go"})["id"]
         return {**ids, "run_id": run}
+
+    def _two_branches(self) -> Ids:
+        """Return a thread and the two runs `a` and `b` on it, each of which starts a branch."""
+        ids = self._ended_run("bot")
+        body = {"input": "go", "base_run_id": None}
+        other = self._send(f"/api/threads/{ids['thread_id']}/runs?wait={TIMEOUT_SECONDS}", body)
+        return {**ids, "a": ids["run_id"], "b": other["id"]}
 
     def _ended_run(self, agent: str) -> Ids:
         return self._start_run(agent, wait=TIMEOUT_SECONDS)

@@ -90,7 +90,9 @@ def before_call(context: HookContext, case: Case[Any], **_: Any) -> None:
     _call_counts[operation] += 1
     negative = {place.value for place, component in case.meta.components.items() if component.mode.is_negative}
     stateful = case.meta.phase.name == "stateful"
-    if case.path_parameters and "path" not in negative and (stateful or turn % 4 != 3):
+    # Only links put ids of responses into a path. A generated value may also be one: other requests chose it as an id.
+    linked = stateful and _has_returned_id(case)
+    if case.path_parameters and "path" not in negative and not linked and (stateful or turn % 4 != 3):
         _fill_in_ids(case, operation, turn)
     for values in (case.path_parameters, case.body):
         if isinstance(values, MutableMapping):
@@ -117,12 +119,16 @@ def after_call(context: HookContext, case: Case[Any], response: Response) -> Non
             _cursors[case.operation.label] = body["next_cursor"]
 
 
-def _fill_in_ids(case: Case[Any], operation: str, turn: int) -> None:
-    """Put existing ids into the path, unless a link has put some there."""
+def _has_returned_id(case: Case[Any]) -> bool:
     ids = {name: value for name, value in case.path_parameters.items() if name != "space_id"} or case.path_parameters
-    if any(value in _returned_ids for value in ids.values()):
-        return
+    return any(value in _returned_ids for value in ids.values())
+
+
+def _fill_in_ids(case: Case[Any], operation: str, turn: int) -> None:
+    """Put existing ids into the path."""
     existing = _existing_ids(operation, turn)
+    if operation.startswith("compare_branches") and isinstance(case.query, MutableMapping):
+        case.query.update({name: existing[name] for name in ("a", "b")})
     for name in case.path_parameters:
         key = "item" if name == "task_id" and operation.startswith(("read_plan_item", "update_plan_item")) else name
         if key in existing:
@@ -132,6 +138,8 @@ def _fill_in_ids(case: Case[Any], operation: str, turn: int) -> None:
 def _existing_ids(operation: str, turn: int) -> Ids:
     if operation.startswith("steer_run"):
         return _examples.running
+    if operation.startswith("compare_branches"):
+        return _examples.branches
     if (fresh := _examples.fresh(operation)) is not None:
         return fresh
     if turn % 5 == 4 and not operation.startswith(_RUN_STREAMS):

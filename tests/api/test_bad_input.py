@@ -23,6 +23,7 @@ IDS: Final = {
     "artifact_id": "art_none",
     "file_id": "fil_none",
     "grant_id": "grt_none",
+    "interrupt_id": "int_none",
     "message_id": "msg_none",
     "session_id": "thr_none",
     "memory_id": "mem_none",

@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from holdfast.api.asgi import BROWSER_HEADERS
 from holdfast.api.uvicorn_protocols import MAX_HEADER_LINES, MAX_UNFINISHED_HEAD_BYTES
 from tests.api.site import TIMEOUT_SECONDS, Site
 
@@ -29,6 +30,7 @@ PATHS: Final = [
     ("/api/threads?limit=1&limit=2", 400, "INVALID"),
     ("/api/threads/" + "x" * 20_000, 414, "ADDRESS_TOO_LONG"),
     ("/api/threads?title=" + "x" * 20_000, 414, "ADDRESS_TOO_LONG"),
+    ("/api/memories/search?q=" + "x" * 100_000, 414, "ADDRESS_TOO_LONG"),
     ("http://127.0.0.1/nowhere", 404, "NO_SUCH_ROUTE"),
 ]
 HEADERS: Final = [
@@ -89,6 +91,16 @@ async def test_malicious_headers_are_refused(site: Site, headers: str, status: i
     received_status, body = await send_raw(site, request(site, "POST", "/api/threads", headers) + b"{}")
     assert (received_status, json.loads(body)["error"]["code"]) == (status, code)
     assert await thread_ids(site) == before
+
+
+@pytest.mark.parametrize("sent", [b"GARBAGE\r\n\r\n", b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"])
+async def test_a_refusal_before_any_route_has_the_headers_for_browsers(site: Site, sent: bytes) -> None:
+    host, port = site.host.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(sent)
+    head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS)).lower()
+    writer.close()
+    assert all(b"\r\n%b: %b\r\n" % header in head for header in BROWSER_HEADERS)
 
 
 @pytest.mark.parametrize(("headers", "body"), BROKEN)

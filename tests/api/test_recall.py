@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.api.site import Site
+from tests.api.site import Site, eventually
 
 _numbers = count()
 
@@ -55,6 +55,33 @@ async def test_messages_and_threads_are_found_at_once_with_highlights(http: http
     assert inside["results"][0]["excerpt"]["text"] == "Bring coffee on Friday."
     elsewhere = (await http.get(f"/threads/{other}/messages/search", params={"q": "coffee", "type": "keyword"})).json()
     assert elsewhere["results"] == []
+
+
+async def test_a_memory_file_is_found_as_it_is_on_disk(http: httpx2.AsyncClient) -> None:
+    async def found(query: str, **more: str) -> list[tuple[str, str]]:
+        results = (await http.get("/memories/search", params={"q": query, **more})).json()["results"]
+        return [(hit["id"], hit["excerpt"]["text"]) for hit in results if hit["kind"] == "file"]
+
+    assert (await http.put("/memory/MEMORY.md", json={"text": "- The office is closed.\n"})).status_code == 200
+    assert await found("office closed") == [("MEMORY.md", "- The office is closed.")]
+    await http.put("/memory/MEMORY.md", json={"text": "- The cellar floods.\n"})
+    assert await found("cellar") == [("MEMORY.md", "- The cellar floods.")]
+    assert await found("cellar", target="abstract") == []
+    await http.delete("/memory/MEMORY.md")
+    assert await found("cellar") == []
+
+
+async def test_a_thread_is_outlined_after_its_run_and_its_outline_is_highlighted(http: httpx2.AsyncClient) -> None:
+    thread = await say(http, "Always water the ferns on Sundays.", title="Plants")
+
+    async def outlined() -> bool:
+        return (await http.get(f"/threads/{thread}")).json()["summary"] is not None
+
+    await eventually(outlined)
+    (found,) = (await http.get("/threads/search", params={"q": "fern", "type": "keyword"})).json()["results"]
+    assert found["thread"]["key_points"] == ["Always water the ferns on Sundays."]
+    assert found["excerpt"]["text"].startswith("Plants\nAlways water the ferns on Sundays.")
+    assert marked(found)[0] == "ferns"
 
 
 async def test_japanese_is_found_and_highlighted(http: httpx2.AsyncClient) -> None:
@@ -129,3 +156,9 @@ async def test_another_space_is_never_found(http: httpx2.AsyncClient, shared_bac
     async with httpx2.AsyncClient(base_url=other) as client:
         for path in ("/memories/search", "/threads/search"):
             assert (await client.get(path, params={"q": "PINEAPPLE"})).json()["results"] == []
+
+
+@pytest.mark.parametrize("path", ["/threads/search", "/memories/search"])
+async def test_a_wrong_type_is_named_as_it_was_sent(http: httpx2.AsyncClient, path: str) -> None:
+    refused = await http.get(path, params={"q": "cat", "type": "fuzzy"})
+    assert (refused.status_code, refused.json()["error"]["details"]) == (400, {"field": "type"})

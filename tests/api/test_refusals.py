@@ -193,7 +193,8 @@ async def test_an_object_of_another_space_is_not_found(idle_site: IdleSite) -> N
     for method, path, operation in list_operations():
         if path.startswith("/api/") and any(f"{{{name}}}" in path for name in names):
             body = {"json": BODIES[operation["operationId"]]} if operation["operationId"] in BODIES else {}
-            address = path.format(task_id=1, **names) + ("?q=x" if path.endswith("/search") else "")
+            query = {"search": "?q=x", "compare": "?a=x&b=y"}.get(path.rpartition("/")[2], "")
+            address = path.format(task_id=1, **names) + query
             check_error(await idle_site.site.request(method.upper(), address, **body), 404, "NOT_FOUND")
     assert await idle_site.rows() == before
 

@@ -373,3 +373,110 @@ async def test_reading_a_run_can_wait_for_its_end(site: Site) -> None:
     run = await site.post("/api/runs", {"input": "hello", "agent_type": "bot"})
     assert (await site.get(f"/api/runs/{run['id']}", wait=30))["status"] == "completed"
     await site.get("/api/runs/run_none", wait=30, expect=404)
+
+
+async def test_the_steps_of_a_tree_name_child_worker_and_first_token(shared_backend_site: Site) -> None:
+    run = await shared_backend_site.play(await shared_backend_site.thread(agent_type="parent"))
+    steps = (await shared_backend_site.get(f"/api/runs/{run['id']}/steps", tree=True))["items"]
+    (spawn,) = [step for step in steps if step["child_run_id"] is not None]
+    owner = run["session_id"].rpartition(".")[0]
+    assert {step["run_id"] for step in steps} == {run["id"], spawn["child_run_id"]}
+    assert {step["worker"] for step in steps} == {owner}
+    assert all([each["worker"] for each in step["attempts"]] == [owner] for step in steps)
+    calls = [step for step in steps if step["kind"] == "model"]
+    assert all(step["started_at"] <= step["first_token_at"] <= step["settled_at"] for step in calls)
+    first = await shared_backend_site.get(f"/api/runs/{run['id']}/steps", tree=True, limit=3)
+    rest = await shared_backend_site.get(
+        f"/api/runs/{run['id']}/steps", tree=True, limit=3, cursor=first["next_cursor"]
+    )
+    assert first["items"] + rest["items"] == steps
+    await shared_backend_site.get(f"/api/runs/{run['id']}/steps", tree=True, cursor="1", expect=400)
+    whole = await shared_backend_site.get(f"/api/runs/{run['id']}", tree_usage=True)
+    (child,) = (await shared_backend_site.get(f"/api/runs/{run['id']}/children"))["items"]
+    both = run["usage"]["input_tokens"] + child["usage"]["input_tokens"]
+    assert (whole["tree_usage"]["input_tokens"], "tree_usage" in child) == (both, False)
+
+
+async def test_runs_are_listed_by_several_statuses_and_tags_a_model_and_a_time(shared_backend_site: Site) -> None:
+    runs = []
+    for tags in (["red", "big"], ["red"]):
+        run = await shared_backend_site.post("/api/runs?wait=30", {"agent_type": "bot", "input": "x", "tags": tags})
+        runs.append(run)
+    path, model = "/api/runs", runs[0]["model_used"]
+
+    async def found(query: str) -> list[str]:
+        return [
+            each["id"]
+            for each in (await shared_backend_site.get(f"{path}?root_run_id={runs[0]['id']}&{query}"))["items"]
+        ]
+
+    known = [runs[0]["id"]]
+    assert await found("status=failed&status=completed") == known
+    assert await found("status=failed&status=waiting") == []
+    assert await found("tag=red&tag=big") == known
+    assert await found("tag=red&tag=small") == []
+    assert (await found(f"model={model}"), await found("model=other")) == (known, [])
+    assert await found(f"from={runs[0]['created_at']}&to={runs[1]['completed_at']}") == known
+    assert await found(f"to={runs[0]['created_at']}") == []
+    usage = (await shared_backend_site.get(f"{path}?tree_usage=true&limit=1"))["items"][0]["tree_usage"]
+    assert usage["input_tokens"] >= 0
+    for bad in (
+        "status=done",
+        "from=yesterday",
+        "to=2026-01-31",
+        "status=failed&status=nonsense",
+        "tree_usage=maybe",
+        "from=2026-01-31T00:00:00Z&from=2026-01-31T00:00:00Z",
+        "&".join(f"tag={number}" for number in range(60)),
+    ):
+        assert (await shared_backend_site.get(f"{path}?{bad}", expect=400))["error"]["code"] == "INVALID", bad
+
+
+async def test_a_context_says_what_differs_from_an_earlier_call(shared_backend_site: Site) -> None:
+    site = shared_backend_site
+    run = await site.play(await site.thread(agent_type="worker"))
+    path = f"/api/runs/{run['id']}/context"
+    newest = await site.get(path, since="previous")
+    assert newest["changes"]["since"] == newest["steps"][-2]
+    sent = {each["digest"]: each["role"] for each in newest["context"]["messages"]}
+    assert [sent[each] for each in newest["changes"]["messages"]["added"]][:2] == ["assistant", "tool"]
+    assert "plan" in {each["name"] for each in newest["changes"]["segments"]}
+    first, last = newest["steps"][0], newest["steps"][-1]
+    assert (await site.get(path, step=first, since="previous"))["changes"] is None
+    assert (await site.get(path, step=last))["changes"] is None
+    whole = (await site.get(path, since=first))["changes"]
+    assert {"name": "plan", "change": "added", "before": None} in [
+        {name: each[name] for name in ("name", "change", "before")} for each in whole["segments"]
+    ]
+    for since, status in ((last, 400), ("soon", 400), (-1, 400), (2, 404), (10**20, 400)):
+        await site.get(path, since=since, expect=status)
+    await site.get(path, step=first, since=last, expect=400)
+
+
+async def test_interrupts_are_read_by_id_counted_and_filtered(shared_backend_site: Site) -> None:
+    site = shared_backend_site
+    before = (await site.get("/api/interrupts/count"))["open"]
+    runs = [await start_waiting_run(site) for _ in range(2)]
+    assert (await site.get("/api/interrupts/count"))["open"] == before + 2
+
+    async def found(**query: Json) -> list[str]:
+        return [each["run_id"] for each in (await site.get("/api/interrupts", limit=200, **query))["items"]]
+
+    (interrupt,) = (await site.get("/api/interrupts", run_id=runs[0]["id"]))["items"]
+    assert (interrupt["agent_type"], interrupt["title"]) == ("asker", "go")
+    assert await site.get(f"/api/interrupts/{interrupt['id']}") == interrupt
+    assert await found(thread_id=runs[1]["thread_id"], kind="input", agent_type="asker") == [runs[1]["id"]]
+    assert await found(thread_id=runs[1]["thread_id"], kind="approval") == []
+    assert await found(agent_type="nobody") == []
+    assert (await found())[:2] == [runs[1]["id"], runs[0]["id"]]
+    assert (await found(oldest=True))[-2:] == [runs[0]["id"], runs[1]["id"]]
+    first = await site.get("/api/interrupts", oldest=True, limit=1)
+    second = await site.get("/api/interrupts", oldest=True, limit=1, cursor=first["next_cursor"])
+    assert first["items"][0]["created_at"] <= second["items"][0]["created_at"]
+    for run in runs:
+        await site.post(f"/api/runs/{run['id']}/cancel", expect=200)
+    assert await found(run_id=runs[0]["id"]) == []
+    assert await found(run_id=runs[0]["id"], status="cancelled") == [runs[0]["id"]]
+    for bad in ({"kind": "x"}, {"oldest": "maybe"}, {"oldest": True, "status": "answered"}, {"thread_id": "a b"}):
+        assert (await site.get("/api/interrupts", expect=400, **bad))["error"]["code"] == "INVALID", bad
+    await site.get("/api/interrupts/int_none", expect=404)

@@ -100,6 +100,30 @@ async def test_a_wrong_schedule_is_refused(site: Site, body: dict[str, Any], sta
     assert await site.get("/api/schedules", limit=200) == before
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "a\0b"}, "name"),
+        ({"name": "x" * 10_000}, "name"),
+        ({"timezone": "../../etc/passwd"}, "not a time zone"),
+        ({"timezone": "", "cron": None, "at": "2090-01-01T00:00:00Z"}, "not a time zone"),
+        ({"cron": None}, "needs `at`, `cron` or a `hook`"),
+        ({"cron": "x"}, "not a cron expression"),
+        ({"at": "2090-01-01T00:00:00Z"}, "either `at` or `cron`"),
+        ({"action": {**RUN, "agent": "nobody"}}, "nobody"),
+    ],
+)
+async def test_a_wrong_change_is_refused_and_changes_nothing(
+    backend_site: Site, change: dict[str, Any], message: str
+) -> None:
+    made = await make(backend_site)
+    one = f"/api/schedules/{made['id']}"
+    before = await backend_site.get(one)
+    refused = await backend_site.request("PATCH", one, json=change)
+    assert refused.status_code in (400, 404, 413) and message in refused.text, refused.text
+    assert await backend_site.get(one) == before
+
+
 async def test_a_hook_starts_a_tainted_run_once_per_delivery(backend_site: Site) -> None:
     made = await make(backend_site, cron=None, hook=True, overlap="cancel", action={**RUN, "new_thread": True})
     token = made["hook_token"]

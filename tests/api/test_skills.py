@@ -59,6 +59,8 @@ async def test_a_skill_is_created_read_changed_listed_and_deleted(http: httpx2.A
     stale = await http.patch(one, json={"triggers": []}, headers={"If-Match": '"1"'})
     assert (stale.status_code, stale.json()["error"]["code"]) == (412, "VERSION_CHANGED")
     assert (await http.patch(one, json={"triggers": []}, headers={"If-Match": "x"})).status_code == 400
+    for wrong in ({"priority": 2**70}, {"locale": "/x"}, {}):
+        assert (await http.patch(one, json=wrong)).status_code == 400
     assert (await http.delete(one, headers={"If-Match": '"1"'})).status_code == 412
     disabled = (await http.post(f"{one}/disable")).json()
     assert (disabled["enabled"], disabled["version"]) == (False, 3)
@@ -91,6 +93,8 @@ async def test_a_key_creates_one_skill(http: httpx2.AsyncClient) -> None:
         ({"contract": {"must_produce": [{"kind": "artifact", "title": "("}]}}, 400, "regular expression"),
         ({"contract": {"must_produce": [{"kind": "file", "path": "../x"}]}}, 400, "working folder"),
         ({"contract": {"must_produce": [{"kind": "wish"}]}}, 400, "contract.must_produce[0].kind"),
+        ({"locale": "../x"}, 400, "must be a language"),
+        ({"translations": {"../../x": {"description": "d", "instructions": "i"}}}, 400, "must be languages"),
         ({"unknown": 1}, 400, "unknown"),
     ],
 )
@@ -182,3 +186,24 @@ async def test_a_run_without_skills_has_none(shared_backend_site: Site) -> None:
         "contracts": [],
     }
     assert (await shared_backend_site.client.get("/api/runs/run_missing/skills")).status_code == 404
+
+
+async def test_the_language_of_a_request_counts_below_the_threads_and_above_the_texts(
+    shared_backend_site: Site,
+) -> None:
+    site = shared_backend_site
+    site.workshop.agent(name="linguist", skills="auto")
+    site.workshop.script({"say": "done"}, agent="linguist", after_last="repeat")
+
+    async def locale(header: str | None, *, text: str = "go", **thread: Any) -> str:
+        made = await site.post("/api/threads", {"agent_type": "linguist", **thread})
+        options: dict[str, Any] = {} if header is None else {"headers": {"Accept-Language": header}}
+        run = await site.post(f"/api/threads/{made['id']}/runs?wait=30", {"input": text}, **options)
+        found: str = (await site.get(f"/api/runs/{run['id']}/skills"))["locale"]
+        return found
+
+    assert await locale("ja-JP,ja;q=0.9,en;q=0.8") == "ja"
+    assert await locale("fr;q=0.1, de;q=0.7", text="こんにちは") == "de"
+    assert await locale("ja", locale="en") == "en"
+    assert await locale(None, text="こんにちは") == "ja"
+    assert await locale("*;q=x", text="hello") == "en"

@@ -261,3 +261,71 @@ async def test_a_wrong_span_of_usage_is_refused(backend_site: Site) -> None:
         {"group_by": "colour"},
     ):
         assert (await backend_site.get("/api/usage", expect=400, **query))["error"]["code"] == "INVALID", query
+
+
+async def test_queue_and_workers_show_the_space_and_the_process(backend_site: Site) -> None:
+    async def is_there() -> bool:
+        workers = (await backend_site.get("/api/workers"))["items"]
+        return [(each["alive"], each["lost_leases"], each["runs"]) for each in workers] == [(True, 0, [])]
+
+    await eventually(is_there)
+    thread = await backend_site.thread(agent_type="staller")
+    run = await backend_site.post(f"/api/threads/{thread}/runs", {"input": "go"})
+
+    async def is_held() -> bool:
+        (worker,) = (await backend_site.get("/api/workers"))["items"]
+        return [(each["run_id"], each["thread_id"]) for each in worker["runs"]] == [(run["id"], thread)]
+
+    await eventually(is_held)
+    waiting = await backend_site.post(f"/api/threads/{thread}/runs", {"input": "then"})
+    queue = await backend_site.get("/api/queue")
+    assert [(each["run_id"], each["status"]) for each in queue["items"]] == [(waiting["id"], "pending")]
+    assert (queue["counts"]["running"], queue["counts"]["pending"]) == (1, 1)
+    await backend_site.post("/api/spaces", {"id": "apart"})
+    (apart,) = (await backend_site.get("/api/spaces/apart/workers"))["items"]
+    assert (apart["runs"], apart["other_runs"]) == ([], 1)
+    assert (await backend_site.get("/api/spaces/apart/queue"))["items"] == []
+    await backend_site.get("/api/queue", cursor="x", expect=400)
+    await backend_site.get("/api/spaces/none/workers", expect=404)
+    await backend_site.post(f"/api/runs/{run['id']}/cancel", expect=200)
+
+
+async def test_the_budget_of_a_space_is_set_spent_and_removed(backend_site: Site) -> None:
+    await backend_site.post("/api/spaces", {"id": "thrifty"})
+    path = "/api/spaces/thrifty/budget"
+    await backend_site.get(path, expect=404)
+    budget = (await backend_site.request("PUT", path, json={"period": "month", "tokens": 9})).json()
+    assert (budget["period"], budget["tokens"], budget["percent"], budget["cost_usd"]) == ("month", 9, 0, None)
+    run = await backend_site.post("/api/spaces/thrifty/runs?wait=30", {"agent_type": "bot", "input": "x"})
+    assert run["status"] == "completed"
+    assert (await backend_site.get(path))["spent"]["tokens"] == 9
+    run = await backend_site.post("/api/spaces/thrifty/runs?wait=30", {"agent_type": "bot", "input": "x"})
+    assert (run["status"], run["error"]["code"], run["error"]["details"]["budget"]) == (
+        "failed",
+        "BUDGET_EXCEEDED",
+        "space",
+    )
+
+    async def is_told() -> bool:
+        news = (await backend_site.get("/api/spaces/thrifty/notifications"))["items"]
+        return "budget.exceeded" in [each["kind"] for each in news]
+
+    await eventually(is_told)
+    refused: list[Json] = [
+        {},
+        {"period": "year", "tokens": 1},
+        {"period": "day"},
+        {"period": "day", "tokens": 0},
+        {"period": "day", "tokens": 1.5},
+        {"period": "day", "cost_usd": -1},
+        {"period": "day", "cost_usd": 1e300},
+        {"period": "day", "tokens": 2**60},
+        {"period": "day", "cost_usd": 1, "currency": "EUR"},
+        [],
+    ]
+    for bad in refused:
+        response = await backend_site.request("PUT", path, json=bad)
+        assert (response.status_code, response.json()["error"]["code"]) == (400, "INVALID"), bad
+    assert (await backend_site.get(path))["tokens"] == 9
+    assert (await backend_site.request("DELETE", path)).status_code == 204
+    assert (await backend_site.request("DELETE", path)).status_code == 404

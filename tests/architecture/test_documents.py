@@ -43,12 +43,19 @@ def test_every_relative_link_has_a_target() -> None:
     assert broken == []
 
 
-def test_the_python_of_the_readme_passes_mypy_and_runs_twice(tmp_path: Path) -> None:
-    script = tmp_path / "readme.py"
-    script.write_text("\n".join(block.code for block in python_blocks(ROOT / "README.md")))
-    mypy = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(script)]
+def test_the_python_of_all_documents_passes_mypy(tmp_path: Path) -> None:
+    for document in documents():
+        if blocks := python_blocks(document):
+            script = tmp_path / f"{re.sub(r'[^a-z]', '_', name(document).lower())}.py"
+            script.write_text(_in_place([(block.line, block.code) for block in blocks]))
+    mypy = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), str(tmp_path)]
     checked = subprocess.run(mypy, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert checked.returncode == 0, checked.stdout
+
+
+def test_the_python_of_the_readme_runs_twice(tmp_path: Path) -> None:
+    script = tmp_path / "readme.py"
+    script.write_text("\n".join(block.code for block in python_blocks(ROOT / "README.md")))
     for _ in range(2):
         command = [sys.executable, "-W", "error", script.name]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)

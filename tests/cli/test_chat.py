@@ -69,6 +69,14 @@ def test_a_thread_is_resumed_and_branched(server: Server) -> None:
         assert sorted(node.base_sequence or -1 for node in hf.threads.tree(thread)) == [-1, -1, -1, 1]
 
 
+def test_retry_answers_the_last_message_again(server: Server) -> None:
+    done = piped(server, "one\n/retry\ntwo\n/retry\n/thread\n", "bot")
+    assert done.stdout.splitlines() == [f"agent     you said {word}" for word in ("one", "one", "two", "two")]
+    with SyncClient(server.url) as hf:
+        branches = hf.threads.tree(done.stderr.split("thread: ")[1].strip())
+        assert sorted(node.base_sequence or -1 for node in branches) == [-1, -1, 1]
+
+
 def test_questions_are_answered_inline(server: Server) -> None:
     chosen = piped(server, "go\nblue\n2\n", "asker")
     assert "1 red · 2 green" in chosen.stdout and "so green" in chosen.stdout
@@ -124,10 +132,10 @@ class Terminal:
 
 
 @contextmanager
-def terminal(server: Server, *arguments: str) -> Iterator[Terminal]:
+def terminal(server: Server, *arguments: str, command: str = "chat") -> Iterator[Terminal]:
     pid, descriptor = pty.fork()
     if pid == 0:  # pragma: no cover
-        os.execv(HOLDFAST[0], [*HOLDFAST, "chat", *arguments, "--url", server.url])
+        os.execv(HOLDFAST[0], [*HOLDFAST, command, *arguments, "--url", server.url])
     try:
         yield Terminal(pid, descriptor)
     finally:
@@ -149,6 +157,44 @@ def test_on_a_terminal_an_approval_is_one_key(server: Server) -> None:
         chat.expect("you › ")
         chat.type("/quit\n")
         assert chat.end() == 0
+
+
+def test_arguments_are_changed_in_an_editor_and_a_command_is_no_answer(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISUAL", "sed -i s/nine/ten/")
+    with terminal(server, "clerk") as chat:
+        chat.expect("you › ")
+        chat.type("go\n")
+        chat.expect("answer › ")
+        chat.type("/model other\n")
+        chat.expect("is for later: the run waits for your answer")
+        chat.type("e\n")
+        chat.expect('changed the arguments of this call to {"message":"at ten"}')
+
+
+def test_the_inbox_takes_one_key_for_an_approval(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", "true")
+    with SyncClient(server.url) as hf:
+        for left in hf.interrupts.list():
+            hf.run(left.root_run_id).cancel()
+        denied, approved = [hf.start("clerk", "go") for _ in range(2)]
+        assert [run.wait().status for run in (denied, approved)] == ["waiting", "waiting"]
+        with terminal(server, command="approvals") as inbox:
+            inbox.expect("1 of 2")
+            inbox.expect("q quit")
+            inbox.type("e")
+            inbox.expect("nothing was changed")
+            inbox.expect("q quit")
+            inbox.type("d")
+            inbox.expect("reason")
+            inbox.type("not now\n")
+            inbox.expect("2 of 2")
+            inbox.expect("q quit")
+            inbox.type("a")
+            assert inbox.end() == 0
+        outputs = sorted(str(run.wait().output) for run in (denied, approved))
+        assert '{"logged":true}' in outputs and any("not now" in output for output in outputs), outputs
 
 
 def test_an_agent_that_works_is_steered_and_left_with_ctrl_c(server: Server) -> None:
@@ -183,6 +229,7 @@ def test_a_second_ctrl_c_offers_to_cancel(server: Server) -> None:
             chat.type("\x03")
             chat.expect(r"cancel the run\? \[y/N\]")
             chat.type("y\n")
+            chat.expect("cancelled; /retry")
             chat.expect("you › ")
             assert hf.run(runs[0].id).get().status == "cancelled"
             chat.type("\x03")

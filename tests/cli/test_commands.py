@@ -13,7 +13,10 @@ import holdfast as package
 from tests.api.server_process import HOLDFAST, TIMEOUT_SECONDS
 from tests.cli.batch import PROGRAM, run_all
 
-HEAVY = ("litestar", "uvicorn", "uvloop", "httpx2", "websockets", "rich", "pydantic_ai", "sqlite3", "asyncpg")
+HEAVY = (
+    *("litestar", "uvicorn", "uvloop", "httpx2", "websockets", "rich", "pydantic_ai", "sqlite3", "asyncpg"),
+    *("numpy", "snowballstemmer", "holdfast.store"),
+)
 
 
 def test_output_is_text_or_json() -> None:

@@ -17,6 +17,7 @@ from tests.architecture.project import ROOT
 from tests.cli.test_quickstart import run_quick_start
 
 TIMEOUT_SECONDS: Final = 1200
+MAX_INSTALL_BYTES: Final = 230 * 1024 * 1024
 PYTHONS: Final = [sys.executable, *(f"python3.{minor}" for minor in (12, 13) if sys.version_info[1] != minor)]
 
 pytestmark = pytest.mark.slow
@@ -46,17 +47,52 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+def interpreter(name: str) -> str | None:
+    """Return the first program of that name that starts: on the path, or among the versions of pyenv."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    programs = [shutil.which(name), *map(str, sorted(pyenv.glob(f"versions/*/bin/{name}")))]
+    working = (
+        each
+        for each in programs
+        if each is not None and subprocess.run([each, "--version"], capture_output=True).returncode == 0
+    )
+    return next(working, None)
+
+
+def disk_usage(folder: Path) -> int:
+    """Return the disk space of a folder in bytes."""
+    return sum(each.lstat().st_blocks * 512 for each in folder.rglob("*"))
+
+
 @pytest.fixture(scope="module", params=PYTHONS)
-def python(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an empty virtual environment with the wheel."""
-    program = shutil.which(request.param)
-    if program is None or subprocess.run([program, "--version"], capture_output=True).returncode != 0:
+def empty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty virtual environment."""
+    program = interpreter(request.param)
+    if program is None:
         pytest.skip(f"there is no {request.param} here")
     folder = tmp_path_factory.mktemp("venv")
     run(program, "-m", "venv", folder)
-    installed = folder / "bin" / "python"
-    run(installed, "-m", "pip", "install", "-qq", "-c", ROOT / "constraints.txt", wheel, "fastapi")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def added_bytes(empty: Path, wheel: Path) -> int:
+    """The disk space that the wheel takes in an empty environment, with all that it depends on."""
+    before = disk_usage(empty)
+    run(empty / "bin" / "python", "-m", "pip", "install", "-qq", "-c", ROOT / "constraints.txt", wheel)
+    return disk_usage(empty) - before
+
+
+@pytest.fixture(scope="module")
+def python(empty: Path, added_bytes: int) -> Path:
+    """The Python of a virtual environment with the wheel, and with FastAPI for the guide that mounts Holdfast."""
+    installed = empty / "bin" / "python"
+    run(installed, "-m", "pip", "install", "-qq", "-c", ROOT / "constraints.txt", "fastapi")
     return installed
+
+
+def test_the_base_install_is_small(added_bytes: int) -> None:
+    assert added_bytes <= MAX_INSTALL_BYTES
 
 
 def document(name: str, folder: Path) -> Path:

@@ -7,9 +7,9 @@ from typing import Any, Final
 import typer
 
 from holdfast.api import waiting_connections
-from holdfast.api.errors import AddressTooLong, BodyTooLarge, HeadersTooLarge, RequestTimeout, TooDeep
+from holdfast.api.errors import MAX_URL_BYTES, AddressTooLong, BodyTooLarge, HeadersTooLarge, RequestTimeout, TooDeep
 from holdfast.api.json_body import MAX_BODY_BYTES, MAX_JSON_DEPTH
-from holdfast.api.middleware import MAX_HEADER_BYTES, MAX_URL_BYTES
+from holdfast.api.middleware import MAX_HEADER_BYTES
 from holdfast.api.router import ROUTES
 from holdfast.api.routes.artifacts import create_artifact, upload_file
 from holdfast.api.routes.memories import import_memories

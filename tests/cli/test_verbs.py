@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
@@ -199,7 +201,7 @@ def test_logs_and_top_show_what_happens(server: Server) -> None:
     )
     assert f"{run.id}  RUN_STARTED" in lines.out and "TEXT_MESSAGE_CONTENT" not in lines.out
     assert json.loads(as_json.out.splitlines()[0])["run_id"] == run.id
-    assert run.id in top.out and "waiting" in top.out
+    assert run.id in top.out and "waiting" in top.out and re.search(r"\bworkers [1-9]", top.out)
     assert run.id in [each["id"] for each in json.loads(snapshot.out)["runs"]]
 
 
@@ -326,3 +328,44 @@ def test_completion_offers_live_ids(server: Server) -> None:
         }
         done = subprocess.run(HOLDFAST, capture_output=True, text=True, env=environment, timeout=60)
         assert offered in done.stdout.splitlines()
+
+
+def test_the_shell_completes_ids_of_the_server(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = ["--url", server.url]
+    made = run_all(
+        [
+            ["task", "create", "bot", "go", *url],
+            ["reminder", "set", "tea", "--at", "in 2 h", *url],
+            ["memory", "add", "Ada likes tea", *url],
+            ["schedule", "create", "bot", "go", "--cron", "0 9 * * *", *url],
+        ]
+    )
+    assert [done.code for done in made] == [0] * 4, made
+    monkeypatch.setenv("HOLDFAST_URL", server.url)
+    monkeypatch.setenv("_HOLDFAST_COMPLETE", "complete_bash")
+    verbs = ["task show", "reminder show", "memory show", "schedule show", "ask", "space show", "run list --space"]
+    verbs += ["daemon show", "webhook show", "skill show", "run show", "thread show", "run list --profile"]
+    program = """
+import os, sys
+import holdfast.cli.app, holdfast.client.sync.client  # once for all of them
+from holdfast.cli.main import main
+
+for verb in sys.argv[1:]:
+    words = f"holdfast {verb} "
+    os.environ |= {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()))}
+    if os.fork() == 0:
+        sys.argv[1:] = []
+        main()
+    os.wait()
+    print("--", flush=True)
+"""
+    command = [sys.executable, "-c", program, *verbs]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    offered = dict(zip(verbs, (part.split() for part in done.stdout.split("--\n")), strict=False))
+    assert done.stderr == ""
+    for verb, result in zip(verbs, made, strict=False):
+        assert result.out.strip() in offered[verb], offered
+    assert {"bot", "lead"} <= {*offered["ask"]}
+    assert offered["space show"] == offered["run list --space"] == ["default"]
+    assert [offered[verb] for verb in ("daemon show", "webhook show", "skill show")] == [[]] * 3
+    assert offered["run show"][0].startswith("run_") and offered["thread show"][0].startswith("thr_")

@@ -13,14 +13,25 @@ import holdfast.ports
 from holdfast.ports.artifacts import Artifacts, Files
 from holdfast.ports.log import Contexts, EventLog, Journal, Messages, Steps, Values
 from holdfast.ports.memory import Forgetting, Memories, MemoryArchive, MemoryGraph
-from holdfast.ports.queue import Inbox, Interrupts, Leases, RunCounts, StoreHealth, Subscriptions, Timers
+from holdfast.ports.outlines import ThreadOutlines
+from holdfast.ports.queue import (
+    Inbox,
+    Interrupts,
+    Leases,
+    RunCounts,
+    StoreHealth,
+    Subscriptions,
+    Timers,
+    WorkerLeases,
+    Workers,
+)
 from holdfast.ports.recall import RecallIndex
 from holdfast.ports.reminders import Reminders
 from holdfast.ports.requests import KeyedRequests
 from holdfast.ports.runs import Plans, Runs, Threads
 from holdfast.ports.schedules import Schedules
 from holdfast.ports.skills import Skills
-from holdfast.ports.spaces import ApiKeys, Grants, Notifications, Spaces, Tickets, UsageLedger
+from holdfast.ports.spaces import ApiKeys, Grants, Notifications, SpaceBudgets, Spaces, Tickets, UsageLedger
 from holdfast.ports.tools import ToolTrust
 from holdfast.ports.webhooks import Webhooks
 from holdfast.store.store import Store
@@ -34,6 +45,7 @@ class Ports(NamedTuple):
     messages: Messages
     runs: Runs
     leases: Leases
+    worker_leases: WorkerLeases
     journal: Journal
     inbox: Inbox
     subscriptions: Subscriptions
@@ -49,6 +61,7 @@ class Ports(NamedTuple):
     memory_archive: MemoryArchive
     memory_graph: MemoryGraph
     recall_index: RecallIndex
+    outlines: ThreadOutlines
     forgetting: Forgetting
     timers: Timers
     schedules: Schedules
@@ -61,7 +74,9 @@ class Ports(NamedTuple):
     notifications: Notifications
     tool_trust: ToolTrust
     run_counts: RunCounts
+    workers: Workers
     usage: UsageLedger
+    space_budgets: SpaceBudgets
     health: StoreHealth
     requests: KeyedRequests
 
@@ -74,6 +89,7 @@ def ports_of(store: Store) -> Ports:
         messages=store.messages,
         runs=store.runs,
         leases=store.leases,
+        worker_leases=store.worker_leases,
         journal=store.journal,
         inbox=store.inbox,
         subscriptions=store.subscriptions,
@@ -89,6 +105,7 @@ def ports_of(store: Store) -> Ports:
         memory_archive=store.memory_archive,
         memory_graph=store.memory_graph,
         recall_index=store.recall_index,
+        outlines=store.outlines,
         forgetting=store.forgetting,
         timers=store.timers,
         schedules=store.schedules,
@@ -101,7 +118,9 @@ def ports_of(store: Store) -> Ports:
         notifications=store.notifications,
         tool_trust=store.tool_trust,
         run_counts=store.run_counts,
+        workers=store.workers,
         usage=store.usage,
+        space_budgets=store.space_budgets,
         health=store.health,
         requests=store.requests,
     )
@@ -140,8 +159,9 @@ def protocols() -> list[type]:
 
 
 def methods_of(protocol: type) -> dict[str, Callable[..., Any]]:
-    """Return the methods of a Protocol, by name."""
-    return {name: value for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_"}
+    """Return the methods of a Protocol and of the Protocols that it extends, by name."""
+    members = {name: value for base in reversed(protocol.__mro__[:-2]) for name, value in vars(base).items()}
+    return {name: value for name, value in members.items() if inspect.isfunction(value) and name[0] != "_"}
 
 
 def methods() -> Iterator[Method]:

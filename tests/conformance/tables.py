@@ -19,8 +19,11 @@ _REFERENCES: Final = (
     ("run_values", "source_key", "run_values", "value_key"),
 )
 
-_DERIVED: Final = ("indexed_sequence", "indexed_version", "summary", "key_points", "retrieval_index")
-"""Columns that the indexer writes after a run."""
+_DERIVED: Final = (
+    *("indexed_sequence", "indexed_version", "outlined_sequence", "outline_version"),
+    *("summary", "key_points", "retrieval_index", "derived_title"),
+)
+"""Columns that the indexer and the outliner write after a run."""
 
 
 async def rows_of(where: str | Path) -> dict[str, Rows]:
@@ -41,8 +44,11 @@ async def rows_without_projections(where: str | Path) -> dict[str, Rows]:
     tables = {
         name: rows
         for name, rows in (await rows_of(where)).items()
-        if name != "store_clock" and not name.startswith("recall_")
+        if name not in ("store_clock", "workers") and not name.startswith("recall_")
     }
+    for thread in tables["threads"]:
+        if thread["title"] == thread["derived_title"]:
+            thread["title"] = None
     for name in ("threads", "memories"):
         tables[name] = [{column: row[column] for column in row if column not in _DERIVED} for row in tables[name]]
     return tables

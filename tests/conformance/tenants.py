@@ -42,6 +42,7 @@ from holdfast.domain.schedule import (
 )
 from holdfast.domain.skill import NewSkill, SkillContent
 from holdfast.domain.space import NewApiKey, Scope, SpacePatch
+from holdfast.domain.space_budget import BudgetPeriod, NewSpaceBudget
 from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer
 from holdfast.domain.webhook import NewWebhook
@@ -135,6 +136,7 @@ async def populate(store: Store, space: SpaceId, mark: str) -> World:
     new_memory = NewMemory(type=MemoryType.SEMANTIC, text=mark, standing=True, thread_id=thread.id, sources=[source])
     memory = (await store.memories.put(space, new_memory)).memory.id
     new_skill = NewSkill(content=replace(SKILL, name=f"skill-{mark}"), contents={"scripts/x": mark.encode()})
+    await store.space_budgets.put(space, NewSpaceBudget(period=BudgetPeriod.DAY, tokens=10_000 + len(mark)))
     await store.spaces.update(space, SpacePatch(metadata={"locale": mark}))
     return World(
         thread=thread.id,

@@ -14,6 +14,7 @@ from holdfast.domain.events.custom import AgentLogged, to_custom
 from holdfast.domain.forgetting import ForgetRequest, TextEraser, copies_to_find
 from holdfast.domain.ids import MemoryId, MessageId, RunId, ToolCallId
 from holdfast.domain.memory import MemoryEntity, MemoryPatch, MemorySource, MemoryType, NewMemory
+from holdfast.domain.reminder import NewReminder, TriggerType
 from holdfast.domain.run import Run
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
@@ -157,6 +158,15 @@ async def test_forgetting_a_message_takes_the_memories_that_came_from_it(store: 
         "and something else entirely",
         "fine",
     ]
+
+
+async def test_a_reminder_about_a_forgotten_text_keeps_no_term_of_it(store: Store, where: str | Path) -> None:
+    run = await secret_run(store)
+    await store.reminders.create(SPACE, NewReminder(content=SECRET, trigger_type=TriggerType.CONTEXT))
+    assert "zebra" in {row["term"] for row in (await rows_of(where))["reminder_terms"]}
+    await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id))
+    assert (await rows_of(where))["reminder_terms"] == []
+    assert await traces(where, "ZEBRA-7731") == {}
 
 
 async def test_an_active_run_is_not_forgotten(store: Store, where: str | Path) -> None:

@@ -99,6 +99,21 @@ async def test_enqueue_behind_a_run_behind_one_that_waits_for_a_person_is_refuse
     assert info.value.details["run_id"] == asked.id
 
 
+async def test_a_run_with_a_base_that_waits_for_a_person_is_refused_with_the_interrupts(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    first = await create_run(store, thread, "one")
+    behind = await create_run(store, thread, "two")
+    asked = await wait_for_person(store, first, "really?")
+    (interrupt,) = await store.interrupts.of_run(SPACE, asked.id)
+    for base in (base_on(asked), base_on(asked, 0), base_on(behind)):
+        for on_busy in OnBusy:
+            async with expect_refusal(store, Waiting) as info:
+                await create_run(store, thread, "three", base=base, on_busy=on_busy)
+            assert info.value.details == {"run_id": asked.id, "interrupts": [interrupt.id]}
+    await store.interrupts.respond(SPACE, interrupt.id, InterruptResponse(response="yes"))
+    assert (await create_run(store, thread, "three", base=base_on(asked, 0))).status is RunStatus.PENDING
+
+
 async def test_enqueue_is_accepted_once_the_person_has_answered(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     asked = await wait_for_person(store, await create_run(store, thread, "hello"), "really?")
@@ -114,15 +129,6 @@ async def test_enqueue_behind_a_run_that_waits_for_something_else_is_accepted(st
     await store.journal.commit(Commit(lease=await claim_run(store, first), move=move))
     second = await create_run(store, thread, "two")
     assert (second.base_run_id, second.status) == (first.id, RunStatus.PENDING)
-
-
-async def test_an_explicit_base_may_wait_for_a_person(store: Store) -> None:
-    thread = await new_thread(store, SPACE)
-    asked = await wait_for_person(store, await create_run(store, thread, "hello"), "really?")
-    for wish in OnBusy:
-        run = await create_run(store, thread, "later", base=base_on(asked), on_busy=wish)
-        assert (run.base_run_id, run.status) == (asked.id, RunStatus.PENDING)
-    assert await status(store, asked) is RunStatus.WAITING
 
 
 async def test_reject_refuses_a_run_while_the_branch_is_busy(store: Store) -> None:

@@ -13,6 +13,7 @@ from holdfast.bus.postgres import PostgresBus
 from holdfast.ports.bus import Bus, RunWatcher, Watch
 from holdfast.ports.memory import Embedder, MemoryFiles, Recall
 from holdfast.ports.model import KnownModels, Model, Models, TokenCounter
+from holdfast.ports.queue import WorkerBeats
 from holdfast.ports.requests import RequestPorts
 from holdfast.ports.runtime import Clock, Executor, Library, MemoryLibrary, RemoteTools, SubagentRuns
 from holdfast.ports.sandbox import Processes, Sandbox
@@ -46,6 +47,7 @@ NOT_OF_THE_STORE = {
     Watch,
     RunWatcher,
     WebSearch,
+    WorkerBeats,
     WorkingFolder,
     WorkingFolders,
 }

@@ -1,6 +1,7 @@
 """Recall: what was said is found by the next call, in its own space only, and the index equals a rebuild."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.recall import RecallHit, RecallKind, RecallMode, RecallQuery, RecallResult
 from holdfast.domain.thread import ThreadPatch, ThreadStatus
+from holdfast.memory import indexing
 from holdfast.memory.indexing import Analysis, Indexer
 from holdfast.memory.recall import SpaceRecall
 from holdfast.memory.static_vectors import static_vectors
@@ -56,8 +58,10 @@ class Recalling:
 
 
 @pytest.fixture
-def recalling(store: Store, clock: HeldClock) -> Recalling:
-    return Recalling(store, clock)
+async def recalling(store: Store, clock: HeldClock) -> Recalling:
+    recalling = Recalling(store, clock)
+    await recalling.indexer.index_space(SPACE)  # from its first search on, a space is indexed
+    return recalling
 
 
 async def say(store: Store, *said: str, space: SpaceId = SPACE) -> ThreadId:
@@ -84,6 +88,38 @@ async def test_what_was_said_is_found_before_and_after_it_is_indexed(store: Stor
         assert sum(named) == pytest.approx(hits[0].score, abs=1e-4)
     assert (await recalling.recall.status(SPACE)).pending == 0
     assert (await recalling.recall.status(SPACE)).items == 2
+
+
+async def test_what_is_indexed_or_rebuilt_during_a_search_is_found(
+    store: Store, recalling: Recalling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await say(store, CAT, "Which cat sleeps where?", "A cat is a cat.")
+    quiet = await recalling.find("the cat")
+    meanwhile: list[Callable[[], Awaitable[None]]] = [
+        recalling.indexer.run_once,
+        lambda: rebuild(recalling),
+        lambda: rebuild(recalling),
+    ]
+    snapshot = store.recall_index.snapshot
+
+    async def then_indexed(*args: Any, **names: Any) -> Any:
+        taken = await snapshot(*args, **names)
+        if names.get("terms") and meanwhile:
+            await meanwhile.pop(0)()
+        return taken
+
+    monkeypatch.setattr(store.recall_index, "snapshot", then_indexed)
+    for left in (2, 0):  # the rebuilt index is replaced again before the second try
+        found = await recalling.find("the cat")
+        assert [hit.text for hit in found.hits] == [hit.text for hit in quiet.hits]
+        assert found.confidence == pytest.approx(quiet.confidence, abs=0.02)
+        assert len(meanwhile) == left
+
+
+async def rebuild(recalling: Recalling) -> None:
+    """Build the index again, swap it in, and drop the old one."""
+    await recalling.recall.rebuild(SPACE)
+    await recalling.indexer.run_once()
 
 
 async def test_the_tail_scores_as_the_index_does(store: Store, recalling: Recalling) -> None:
@@ -237,6 +273,24 @@ async def test_a_revised_message_is_found_only_if_asked_for(store: Store, recall
     assert len(await recalling.texts("platform nine", revised=True)) == 2
 
 
+async def test_a_long_text_is_redacted_once_per_reading_and_never_on_the_event_loop(
+    store: Store, clock: HeldClock
+) -> None:
+    threads: list[int] = []
+
+    def redact(text: str) -> str:
+        threads.append(threading.get_ident())
+        return text
+
+    redacting = Recalling(store, clock, redact=redact)
+    await say(store, f"{CAT} " * 500)
+    tail, indexed = await both(redacting, "cat")
+    assert len(tail) == len(indexed) == 1
+    # Two searches of one hit, the first of them with the tail, and the indexer: split, embed, show.
+    assert len(threads) <= 6
+    assert threading.get_ident() not in threads
+
+
 async def test_secrets_are_redacted_before_they_are_indexed(where: str | Path, store: Store, clock: HeldClock) -> None:
     redacting = Recalling(store, clock, redact=lambda text: text.replace("hunter2", "[redacted]"))
     await say(store, "My password is hunter2, do not tell.")
@@ -285,7 +339,8 @@ async def test_forgetting_leaves_no_trace_in_the_index(where: str | Path, store:
     await say(store, "The zoo is closed.")
     await recalling.indexer.run_once()
     assert await recalling.texts("zebra 7731 safe")
-    await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id))
+    receipt = await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id))
+    assert (receipt.messages, receipt.items) == (2, 2)
     assert await recalling.texts("zebra 7731", mode=RecallMode.KEYWORD) == []
     await recalling.indexer.run_once()
     assert await recalling.texts("zebra 7731", mode=RecallMode.KEYWORD) == []
@@ -330,7 +385,7 @@ async def test_another_embedder_is_swapped_in_while_search_goes_on(
 ) -> None:
     old = Recalling(store, clock)
     await say(store, CAT, DOG)
-    await old.indexer.run_once()
+    await old.indexer.index_space(SPACE)
     new = Recalling(store, clock, embedder=LetterEmbedder())
     found = await new.find("cat printer")
     assert found.hits[0].text == CAT
@@ -409,3 +464,24 @@ class LetterEmbedder:
                 if "a" <= letter <= "z":
                     row[ord(letter) - 97] += 1
         return rows / numpy.maximum(numpy.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+
+
+async def test_a_space_is_indexed_while_the_indexer_may(recalling: Recalling, store: Store) -> None:
+    await say(store, "the kiln reached 1,240 degrees")
+    await recalling.indexer.run_once(may_index=lambda space: False)
+    assert (await recalling.recall.status(SPACE)).items == 0
+    assert not recalling.recall.searched_lately(SPACE)
+    assert await recalling.texts("kiln")
+    await recalling.indexer.run_once(may_index=recalling.recall.searched_lately)
+    assert (await recalling.recall.status(SPACE)).items == 1
+
+
+async def test_a_space_that_falls_far_behind_is_indexed_although_the_process_is_busy(
+    recalling: Recalling, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "MAX_POSTPONED_MESSAGES", 3)
+    for number in range(5):
+        await say(store, f"kiln {number}")
+    assert await store.recall_index.behind(SPACE) == 5
+    await recalling.indexer.run_once(may_index=lambda space: False)
+    assert await store.recall_index.behind(SPACE) <= 3

@@ -7,88 +7,42 @@ from typing import Any
 import pytest
 
 from holdfast.domain.artifact import ArtifactType, NewArtifact
-from holdfast.domain.commit import Commit, Lease
+from holdfast.domain.commit import Commit
 from holdfast.domain.errors import Conflict, HoldfastError, IdTaken, Invalid, NotFound
-from holdfast.domain.forgetting import ForgetRequest
 from holdfast.domain.ids import ReminderId, ScheduleId, ThreadId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.limits import Usage
-from holdfast.domain.message import NewMessage, Role
-from holdfast.domain.new_run import NewRun
 from holdfast.domain.notification import NotificationKind
 from holdfast.domain.reminder import (
-    NewReminder,
-    Reminder,
     ReminderFilter,
     ReminderPatch,
     ReminderPriority,
-    ReminderStatus,
     TriggerType,
-    TriggerValue,
 )
 from holdfast.domain.run import Move, Run, RunStatus
-from holdfast.domain.schedule import Firing, FiringCause, FiringInput, FiringOutcome, RunAction, ScheduleState
-from holdfast.domain.thread import NewThread
+from holdfast.domain.schedule import FiringCause, FiringOutcome, RunAction, ScheduleState
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE
 from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.reminder_builders import (
+    COMPLETED,
+    CONDITION,
+    CONTEXT,
+    DISMISSED,
+    HOUR,
+    PENDING,
+    TIME,
+    TRIGGERED,
+    end,
+    finish,
+    fire_due,
+    firings,
+    remind,
+    start,
+    status,
+)
 from tests.conformance.tables import rows_of
-
-HOUR = timedelta(hours=1)
-TIME, CONDITION, CONTEXT = TriggerType.TIME, TriggerType.CONDITION, TriggerType.CONTEXT
-PENDING, TRIGGERED = ReminderStatus.PENDING, ReminderStatus.TRIGGERED
-COMPLETED, DISMISSED = ReminderStatus.COMPLETED, ReminderStatus.DISMISSED
-
-
-async def remind(store: Store, value: TriggerValue | None, kind: TriggerType = TIME, **fields: Any) -> Reminder:
-    new = NewReminder(**{"content": "call mum", "trigger_type": kind, "trigger_value": value, **fields})
-    return await store.reminders.create(SPACE, new)
-
-
-def build(told: FiringInput) -> NewRun:
-    text = f"{told.cause} {told.reminder}"
-    tags = [f"judge:{told.schedule_id}"] if told.cause is FiringCause.CHECK else []
-    return NewRun(thread=NewThread(), messages=[NewMessage(role=Role.USER, content=text)], tags=tags)
-
-
-async def fire_due(store: Store) -> list[Firing]:
-    fired: list[Firing] = []
-    while claims := await store.timers.claim_due(FIRST, lease=MINUTE):
-        for claim in claims:
-            fired += await store.schedules.fire(claim, build=build)
-    return fired
-
-
-async def status(store: Store, reminder: Reminder) -> ReminderStatus:
-    return (await store.reminders.get(SPACE, reminder.id)).status
-
-
-async def firings(store: Store, reminder: Reminder) -> list[Firing]:
-    return (await store.schedules.firings(SPACE, ScheduleId(reminder.id))).items
-
-
-async def start(
-    store: Store, agent: str = "bot", text: str = "hi", thread: ThreadId | None = None, **run: Any
-) -> Lease:
-    new = NewRun(
-        thread=thread or NewThread(agent_type=agent),
-        messages=[NewMessage(role=Role.USER, content=text)],
-        **run,
-    )
-    created = (await store.runs.create(SPACE, new)).run
-    leases = {lease.run_id: lease for lease in await store.leases.claim(FIRST, lease=MINUTE, limit=50)}
-    return leases[created.id]
-
-
-async def end(store: Store, lease: Lease, to: RunStatus = RunStatus.COMPLETED, **fields: Any) -> None:
-    await store.journal.commit(Commit(lease=lease, move=Move(to=to, **fields)))
-
-
-async def finish(store: Store, agent: str = "bot", to: RunStatus = RunStatus.COMPLETED, **run: Any) -> Run:
-    lease = await start(store, agent, **run)
-    await end(store, lease, to)
-    return lease.run
 
 
 async def test_a_reminder_is_triggered_at_its_time_and_shown_until_it_is_settled(
@@ -149,6 +103,20 @@ async def test_the_highest_priority_comes_first(store: Store) -> None:
     assert found == expected
     high = ReminderFilter(priority=ReminderPriority.HIGH, status=TRIGGERED, trigger_type=TIME)
     assert [each.id for each in (await store.reminders.page(SPACE, where=high)).items] == [made[order[3]].id]
+
+
+async def test_runs_of_a_reminder_queue_up_to_a_limit_and_it_is_triggered_all_the_same(
+    store: Store, monkeypatch: pytest.MonkeyPatch, clock: HeldClock
+) -> None:
+    monkeypatch.setattr("holdfast.store.firings.MAX_QUEUED_FIRINGS", 2)
+    made = await remind(store, "* * * * *", action=RunAction(agent="bot", new_thread=True))
+    for _ in range(3):
+        clock.tick(MINUTE)
+        await fire_due(store)
+    full, *fired = await firings(store, made)
+    assert [each.outcome for each in fired] == [FiringOutcome.FIRED] * 2
+    assert (full.outcome, full.reason) == (FiringOutcome.SKIPPED, "2 runs of the schedule are queued already")
+    assert await status(store, made) is TRIGGERED
 
 
 async def test_an_action_starts_exactly_one_run(store: Store, clock: HeldClock) -> None:
@@ -369,40 +337,6 @@ async def test_a_run_that_only_pretends_to_be_a_judge_triggers_nothing(store: St
     assert await fire_due(store) == []
 
 
-@pytest.mark.parametrize(
-    ("about", "text", "expected"),
-    [
-        ("invoices of Acme", "Where is the Acme invoice?", TRIGGERED),
-        ("invoices of Acme", "Where is the invoice?", PENDING),
-        ("東京の会議", "来週の東京会議はどうなりましたか", TRIGGERED),
-        ("東京の会議", "大阪の天気は?", PENDING),
-    ],
-)
-async def test_a_message_about_it_triggers_a_context(
-    store: Store, about: str, text: str, expected: ReminderStatus
-) -> None:
-    made = await remind(store, about, CONTEXT)
-    lease = await start(store, text=text)
-    before = {each.id for each in await store.reminders.of_turn(SPACE, lease.thread_id, owner=None)}
-    assert before == ({made.id} if expected is TRIGGERED else set())  # this turn has it already
-    await fire_due(store)
-    assert await status(store, made) is expected
-    if expected is TRIGGERED:
-        assert [each.cause for each in await firings(store, made)] == [FiringCause.CONTEXT]
-        await start(store, text=text)
-        assert await fire_due(store) == []
-
-
-async def test_a_context_of_a_thread_is_met_there_only(store: Store) -> None:
-    lease = await start(store)
-    made = await remind(store, "invoices", CONTEXT, thread_id=lease.thread_id)
-    await start(store, text="invoices")
-    assert await fire_due(store) == []
-    await end(store, lease)
-    await start(store, text="invoices", thread=lease.thread_id)
-    assert len(await fire_due(store)) == 1 and await status(store, made) is TRIGGERED
-
-
 async def test_another_trigger_revives_a_reminder(store: Store, clock: HeldClock) -> None:
     made = await remind(store, "in 1 min")
     clock.tick(MINUTE)
@@ -458,6 +392,7 @@ WRONG: list[tuple[TriggerType, Any, dict[str, Any], str]] = [
     (CONDITION, {"event": "run.failed"}, {"recurrence": "daily"}, "`always` or null"),
     (CONTEXT, {"threshold": 0.5}, {}, "about"),
     (CONTEXT, {"about": "x", "threshold": 2}, {}, "not valid"),
+    (CONTEXT, " !? ", {}, "needs a word"),
     (CONTEXT, "x", {"content": " "}, "is empty"),
     (CONTEXT, "x", {"content": "a\x00b"}, "content"),
     (CONTEXT, "x", {"id": ReminderId("a b")}, "letters"),
@@ -478,16 +413,3 @@ async def test_a_taken_id_is_refused(store: Store) -> None:
     await remind(store, "in 1 h", id=ReminderId("tea"))
     with pytest.raises(IdTaken):
         await remind(store, "in 1 h", id=ReminderId("tea"))
-
-
-async def test_what_is_forgotten_is_erased_from_reminders_too(store: Store, where: str | Path) -> None:
-    secret = "the code of the safe is 314159"
-    lease = await start(store, text=secret)
-    await end(store, lease)
-    made = await remind(store, secret, CONTEXT, content=secret, context=f"he said: {secret}")
-    await store.schedules.trigger(SPACE, ScheduleId(made.id), cause=FiringCause.MANUAL)
-    await store.notifications.dispatch()
-    await store.forgetting.forget(SPACE, ForgetRequest(thread_id=lease.thread_id))
-    rows = await rows_of(where)
-    for table in ("reminders", "conditions", "schedules", "notifications", "outbox"):
-        assert secret not in str(rows[table]), table

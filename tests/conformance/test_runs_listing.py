@@ -4,12 +4,16 @@ from typing import Any
 
 from holdfast.domain.errors import HoldfastError, Invalid, NotFound
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.instant import instant
+from holdfast.domain.limits import Usage
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Mode, Run, RunStatus
+from holdfast.domain.step import StepState
 from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
 from holdfast.ports.runs import RunFilter
 from holdfast.store.store import Store
-from tests.builders import new_thread
+from holdfast.testing.clock import HeldClock
+from tests.builders import MINUTE, assistant, new_thread
 from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.conversations import (
     claim_run,
@@ -19,6 +23,7 @@ from tests.conformance.conversations import (
     expect_refusal,
     wait_for_person,
 )
+from tests.conformance.run_builders import child_of, commit, model_step, queued
 
 
 async def _listed(store: Store, **where: Any) -> list[RunId]:
@@ -48,7 +53,7 @@ async def test_runs_of_deleted_threads_are_listed_only_if_the_filter_names_them(
     await store.threads.update(SPACE, kept, ThreadPatch(status=ThreadStatus.ARCHIVED))
     await store.threads.update(SPACE, gone, ThreadPatch(status=ThreadStatus.DELETED))
     assert await _listed(store) == [runs[3].id, runs[1].id]
-    assert await _listed(store, status=RunStatus.CANCELLED) == [runs[3].id, runs[1].id]
+    assert await _listed(store, statuses=[RunStatus.CANCELLED]) == [runs[3].id, runs[1].id]
     first = await store.runs.page(SPACE, limit=1)
     second = await store.runs.page(SPACE, limit=1, cursor=first.next_cursor)
     assert (_ids([*first.items, *second.items]), second.next_cursor) == ([runs[3].id, runs[1].id], None)
@@ -133,14 +138,14 @@ async def test_a_list_of_runs_is_filtered_by_each_field_and_by_all_of_them(store
         ({"agent_type": "coder"}, [odd]),
         ({"mode": Mode.TASK}, [odd]),
         ({"mode": Mode.DAEMON}, []),
-        ({"tag": "red"}, [child, odd]),
-        ({"tag": "a b"}, [odd]),
-        ({"tag": "re"}, []),
+        ({"tags": ["red"]}, [child, odd]),
+        ({"tags": ["a b"]}, [odd]),
+        ({"tags": ["re"]}, []),
         ({"root_run_id": root}, [grandchild, child, root]),
         ({"root_run_id": child}, []),
         ({"parent_run_id": root}, [child]),
         ({"parent_run_id": child}, [grandchild]),
-        ({"thread_id": thread, "tag": "red"}, [odd]),
+        ({"thread_id": thread, "tags": ["red"]}, [odd]),
         ({"thread_id": thread, "parent_run_id": root}, []),
         ({"thread_id": ThreadId("missing")}, []),
         ({"root_run_id": RunId("missing")}, []),
@@ -164,13 +169,69 @@ async def test_a_list_of_runs_is_filtered_by_status(store: Store) -> None:
         (RunStatus.QUEUED, queued),
         (RunStatus.PENDING, pending),
     ]:
-        assert await _listed(store, status=status) == [run.id]
-    assert await _listed(store, status=RunStatus.FAILED) == []
+        assert await _listed(store, statuses=[status]) == [run.id]
+    assert await _listed(store, statuses=[RunStatus.FAILED]) == []
+    assert await _listed(store, statuses=[RunStatus.COMPLETED, RunStatus.QUEUED]) == [queued.id, done.id]
+
+
+async def test_a_list_of_runs_is_filtered_by_the_time_of_creation(store: Store, clock: HeldClock) -> None:
+    times, runs = [], []
+    for _ in range(7):
+        times.append(instant(clock.now()))
+        runs += await _made(store, 1)
+        clock.tick(20 * MINUTE)
+    for first, last in [(0, 7), (2, 5), (6, 7), (3, 3)]:
+        found = await _listed(store, created_from=times[first], created_to=times[last] if last < 7 else None)
+        assert found == [*reversed(runs[first:last])]
+    assert await _listed(store, created_to=times[0]) == []
+    page = await store.runs.page(SPACE, where=RunFilter(created_from=times[1], created_to=times[4]), limit=2)
+    rest = await store.runs.page(
+        SPACE, where=RunFilter(created_from=times[1], created_to=times[4]), limit=2, cursor=page.next_cursor
+    )
+    assert [*_ids(page.items), *_ids(rest.items)] == [*reversed(runs[1:4])]
+
+
+async def test_a_run_with_several_tags_is_found_by_all_of_them(store: Store) -> None:
+    both = await ended_run(store, await new_thread(store, SPACE), tags=["a", "b"])
+    await ended_run(store, await new_thread(store, SPACE), tags=["a"])
+    assert await _listed(store, tags=["b", "a"]) == [both.id]
+    assert await _listed(store, tags=["a", "c"]) == []
+
+
+async def test_a_list_of_runs_is_filtered_by_the_model_that_was_requested_or_used(store: Store) -> None:
+    asked = await queued(store, "x", model="small")
+    used = await claim_run(store, await create_run(store, await new_thread(store, SPACE)))
+    done = model_step(1, StepState.DONE)
+    await commit(store, used, steps=[done], messages=[assistant("x")])
+    assert await _listed(store, model="small") == [asked.id]
+    assert await _listed(store, model="model") == [used.run_id]
+    assert await _listed(store, model="large") == []
+
+
+async def test_the_usage_of_a_tree_includes_all_descendants(store: Store) -> None:
+    root = await queued(store, "x")
+    child = await child_of(store, root.id)
+    leaf = await child_of(store, child.id)
+    for run, cost in ((root, 1.0), (child, 0.25), (leaf, 0.5)):
+        lease = await claim_run(store, run)
+        await commit(store, lease, usage=Usage(input_tokens=10, output_tokens=1, cost_usd=cost))
+    usage = await store.runs.tree_usage(SPACE, [root.id, child.id, leaf.id, RunId("none")])
+    assert {run: (each.input_tokens, each.cost_usd) for run, each in usage.items()} == {
+        root.id: (30, 1.75),
+        child.id: (20, 0.75),
+        leaf.id: (10, 0.5),
+    }
+    assert await store.runs.tree_usage(OTHER, [root.id]) == {}
+    unpriced = await claim_run(store, await child_of(store, leaf.id))
+    await commit(store, unpriced, usage=Usage(input_tokens=1, cost_usd=None))
+    assert (await store.runs.tree_usage(SPACE, [root.id]))[root.id] == Usage(
+        input_tokens=31, output_tokens=3, cost_usd=None
+    )
 
 
 async def test_a_filter_does_not_reach_into_another_space(store: Store) -> None:
     foreign = (await store.runs.create(OTHER, NewRun(thread=NewThread(id=ThreadId("same")), tags=["red"]))).run
-    for where in ({"thread_id": foreign.thread_id}, {"root_run_id": foreign.id}, {"tag": "red"}):
+    for where in ({"thread_id": foreign.thread_id}, {"root_run_id": foreign.id}, {"tags": ["red"]}):
         assert await _listed(store, **where) == []
 
 
@@ -180,15 +241,15 @@ async def test_tags_are_found_whatever_is_in_them(store: Store) -> None:
     run = await ended_run(store, thread, tags=tags)
     assert run.tags == tags
     for tag in tags:
-        assert await _listed(store, tag=tag) == [run.id]
-    assert await _listed(store, tag="") == []
+        assert await _listed(store, tags=[tag]) == [run.id]
+    assert await _listed(store, tags=[""]) == []
 
 
 async def test_a_filtered_list_of_runs_is_paged_too(store: Store) -> None:
     thread = await new_thread(store, SPACE)
     odd = [(await ended_run(store, thread, tags=["odd"] if number % 2 else [])).id for number in range(6)][1::2]
-    first = await store.runs.page(SPACE, where=RunFilter(tag="odd"), limit=2)
-    last = await store.runs.page(SPACE, where=RunFilter(tag="odd"), limit=2, cursor=first.next_cursor)
+    first = await store.runs.page(SPACE, where=RunFilter(tags=["odd"]), limit=2)
+    last = await store.runs.page(SPACE, where=RunFilter(tags=["odd"]), limit=2, cursor=first.next_cursor)
     assert [*_ids(first.items), *_ids(last.items)] == [*reversed(odd)]
     assert last.next_cursor is None
 
@@ -210,9 +271,9 @@ async def test_a_cursor_that_is_not_a_run_of_the_space_is_refused(store: Store) 
 async def test_a_filter_that_no_run_can_match_is_refused_or_finds_nothing(store: Store) -> None:
     await _made(store, 1)
     for text in ("\x00", "\ud800"):
-        for field in ("thread_id", "agent_type", "tag", "root_run_id", "parent_run_id"):
+        for field in ("thread_id", "agent_type", "tags", "model", "root_run_id", "parent_run_id"):
             try:
-                assert await _listed(store, **{field: text}) == []
+                assert await _listed(store, **{field: [text] if field == "tags" else text}) == []
             except HoldfastError as error:
                 assert isinstance(error, Invalid)
 

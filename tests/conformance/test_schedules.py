@@ -10,14 +10,12 @@ import pytest
 from holdfast.domain.errors import Conflict, IdTaken, Invalid, LeaseLost, NotFound
 from holdfast.domain.ids import ScheduleId
 from holdfast.domain.instant import Instant, Millis, instant
-from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import RunStatus
 from holdfast.domain.schedule import (
     MAX_MISSED_PER_FIRING,
     Firing,
     FiringCause,
-    FiringInput,
     FiringOutcome,
     Misfire,
     NewSchedule,
@@ -36,50 +34,8 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND
 from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.schedule_builders import HOUR, NOTE, after, build, fire_due, make, outcomes, plan
 from tests.conformance.tables import rows_of
-
-HOUR = timedelta(hours=1)
-RUN = RunAction(agent="bot", input="go")
-NOTE = NotifyAction(message="tea")
-
-
-def build(told: FiringInput) -> NewRun:
-    return NewRun(thread=NewThread(), messages=[NewMessage(role=Role.USER, content=f"{told.cause} {told.due_at}")])
-
-
-def plan(**fields: Any) -> SchedulePlan:
-    return SchedulePlan(**{"action": RUN, "cron": "* * * * *", **fields})
-
-
-async def make(store: Store, **fields: Any) -> Schedule:
-    return await store.schedules.create(SPACE, NewSchedule(plan=plan(**fields)))
-
-
-async def fire_due(store: Store) -> list[Firing]:
-    """Fire whatever is due, until nothing is."""
-    fired: list[Firing] = []
-    while claims := await store.timers.claim_due(FIRST, lease=MINUTE):
-        for claim in claims:
-            fired += await store.schedules.fire(claim, build=build)
-    return fired
-
-
-async def outcomes(store: Store, schedule: ScheduleId) -> list[tuple[str, FiringOutcome]]:
-    """Return the due times of all firings with their outcomes, oldest first."""
-    found: list[Firing] = []
-    cursor = None
-    while True:
-        page = await store.schedules.firings(SPACE, schedule, limit=200, cursor=cursor)
-        found += page.items
-        if page.next_cursor is None:
-            return [(firing.due_at, firing.outcome) for firing in reversed(found)]
-        cursor = page.next_cursor
-
-
-def after(clock: HeldClock, *minutes: int) -> list[str]:
-    """Return whole minutes from the next one on."""
-    first = clock.now() // 60_000 + 1
-    return [instant(Millis((first + each) * 60_000)) for each in minutes]
 
 
 async def test_a_due_time_fires_once_and_sets_the_next(store: Store, clock: HeldClock) -> None:
@@ -209,35 +165,6 @@ async def test_a_long_sleep_records_every_missed_time(store: Store, clock: HeldC
     await fire_due(store)
     found = await outcomes(store, schedule.id)
     assert len({time for time, _ in found}) == len(found) == 2 * MAX_MISSED_PER_FIRING + 5
-
-
-async def test_a_clock_that_is_set_back_fires_nothing_twice(store: Store, clock: HeldClock) -> None:
-    schedule = await make(store, overlap=Overlap.QUEUE)
-    for _ in range(3):
-        clock.tick(MINUTE)
-        await fire_due(store)
-    before = await outcomes(store, schedule.id)
-    clock.step_back(HOUR)
-    for _ in range(61):
-        await store.timers.follow_clock()
-        await fire_due(store)
-        clock.tick(MINUTE)
-    await fire_due(store)
-    found = await outcomes(store, schedule.id)
-    assert len({time for time, _ in found}) == len(found)
-    assert found[:3] == before and len(found) > 3
-
-
-async def test_another_plan_after_the_clock_went_back_repeats_no_time(store: Store, clock: HeldClock) -> None:
-    schedule = await make(store, overlap=Overlap.QUEUE)
-    clock.tick(MINUTE)
-    await fire_due(store)
-    clock.step_back(MINUTE)
-    await store.schedules.update(SPACE, schedule.id, SchedulePatch(plan=plan(overlap=Overlap.CANCEL)))
-    clock.tick(MINUTE)
-    assert await fire_due(store) == []
-    clock.tick(MINUTE)
-    assert len(await fire_due(store)) == 1
 
 
 async def test_overlap_skip_leaves_out_a_time_while_the_last_run_is_active(store: Store, clock: HeldClock) -> None:

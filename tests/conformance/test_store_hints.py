@@ -20,6 +20,7 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer
+from holdfast.domain.webhook import NewWebhook
 from holdfast.ports.bus import WakeHint
 from holdfast.ports.log import LogAppend
 from holdfast.store.store import Store
@@ -111,6 +112,16 @@ async def test_an_end_sends_hints_for_the_notification_and_the_next_run(watched:
     await watched.said()
     await finish(store, lease)
     assert await watched.said() == hint(first.id, queue=True, news=True)
+
+
+async def test_new_notifications_send_a_delivery_hint_only_with_a_webhook(watched: Watched) -> None:
+    store = watched.store
+    for deliveries in (False, True):
+        await finish(store, await running(store, "hi"))
+        await watched.said()
+        await store.notifications.dispatch()
+        assert await watched.said() == hint(news=True, deliveries=deliveries)
+        await store.webhooks.create(SPACE, NewWebhook(url="https://example.com", events=["*"], secret="s"))
 
 
 async def test_only_a_wait_for_a_person_sends_a_notification_hint(watched: Watched) -> None:

@@ -37,7 +37,7 @@ from holdfast.domain.ids import (
     WebhookId,
 )
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.interrupt import InterruptResponse, InterruptStatus
+from holdfast.domain.interrupt import InterruptFilter, InterruptResponse, InterruptStatus
 from holdfast.domain.memory import (
     MemoryFilter,
     MemoryPatch,
@@ -63,6 +63,7 @@ from holdfast.domain.schedule import (
     ScheduleState,
 )
 from holdfast.domain.skill import NewSkill, SkillContent, SkillPatch
+from holdfast.domain.space_budget import BudgetPeriod, NewSpaceBudget
 from holdfast.domain.thread import NewThread, ThreadFilter, ThreadPatch
 from holdfast.domain.timer import NewTimer, TimerClaim
 from holdfast.domain.usage import UsageGroup
@@ -96,6 +97,7 @@ def _memory(named: World, own: World) -> NewMemory:
 NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
     ThreadId: lambda own, named: [named.thread],
     RunId: lambda own, named: [named.run],
+    Sequence[RunId]: lambda own, named: [[named.run]],
     MessageId: lambda own, named: [named.message],
     InterruptId: lambda own, named: [named.interrupt],
     ArtifactId: lambda own, named: [named.artifact],
@@ -121,6 +123,10 @@ NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
         RunFilter(root_run_id=named.run),
         RunFilter(parent_run_id=named.run),
     ],
+    InterruptFilter: lambda own, named: [
+        InterruptFilter(thread_id=named.thread),
+        InterruptFilter(run_id=named.run),
+    ],
     TaskFilter: lambda own, named: [TaskFilter(thread_id=named.thread)],
     MemoryId: lambda own, named: [named.memory],
     Sequence[MemoryId]: lambda own, named: [[named.memory]],
@@ -139,6 +145,7 @@ NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
     MemoryFilter: lambda own, named: [MemoryFilter(thread_id=named.thread)],
     TimelineQuery: lambda own, named: [TimelineQuery(thread_id=named.thread), TimelineQuery(entity=named.memory)],
     Sequence[tuple[ThreadId, MessageId]]: lambda own, named: [[(named.thread, named.message)]],
+    Sequence[tuple[ThreadId, int]]: lambda own, named: [[(named.thread, 0)]],
 }
 # Parameters that hold an id although their type does not say so.
 NAMING_BY_PARAMETER: Final[dict[tuple[str, str], Callable[[World, World], list[Any]]]] = {
@@ -190,6 +197,7 @@ PLAIN: Final[dict[Any, Any]] = {
     Sequence[NewSchedule]: (),
     FiringCause: FiringCause.MANUAL,
     UsageGroup: UsageGroup.DAY,
+    NewSpaceBudget: NewSpaceBudget(period=BudgetPeriod.DAY, tokens=1),
     PlanEdit: AddPlanItem(item=NewPlanItem(title="x")),
     **dict.fromkeys([int, str, bool, Sequence[str], ThreadFilter, InterruptStatus, RunStatus, RunError, TimerClaim]),
     **dict.fromkeys([ScheduleKind, ScheduleState, FiringOutcome, BuildRun, DeliveryState]),
@@ -204,8 +212,15 @@ WITHOUT_SPACE: Final = {
     **dict.fromkeys(["events.heads", "runs.get_many"], "name a space with each run: tested below"),
     "runs.newest_of_threads": "names a space with each thread: tested below",
     **dict.fromkeys(
-        ["leases.claim", "leases.renew", "leases.release", "leases.expire", "leases.queue_state"],
+        [
+            *("leases.claim", "leases.renew", "leases.release", "leases.expire", "leases.queue_state"),
+            *("leases.release_leftover", "leases.fail"),
+        ],
         "workers serve all spaces",
+    ),
+    **dict.fromkeys(
+        ["worker_leases.issue", "worker_leases.find", "worker_leases.repeated"],
+        "a lease names its space: `tests/conformance/test_worker_leases.py`",
     ),
     **dict.fromkeys(
         [
@@ -222,12 +237,14 @@ WITHOUT_SPACE: Final = {
         "one scheduler serves all spaces",
     ),
     "notifications.dispatch": "one dispatcher serves all spaces",
-    **dict.fromkeys(["webhooks.claim", "webhooks.settle", "webhooks.next_due"], "one loop serves all spaces"),
+    **dict.fromkeys([f"webhooks.{name}" for name in ("claim", "settle", "next_due", "prune")], "a loop for all spaces"),
     **dict.fromkeys(
-        [f"recall_index.{name}" for name in ("spaces", "rows", "term_counts", "lexical", "drop_replaced")],
+        [f"recall_index.{name}" for name in ("spaces", "rows", "lexical", "drop_replaced")],
         "one indexer serves all spaces, and an index belongs to one",
     ),
+    **dict.fromkeys(["outlines.pending", "outlines.put"], "one outliner serves all spaces"),
     **dict.fromkeys(["run_counts.active", "health.check_write"], "the operator's"),
+    **dict.fromkeys(["workers.beat", "workers.leave"], "workers serve all spaces"),
 }
 
 NO_TENANT_PORTS: Final = ("spaces", "recall_index")
@@ -318,9 +335,9 @@ async def test_the_foreign_ids_exist_in_their_own_space(store: Store, theirs: Wo
 
 
 async def test_no_list_contains_rows_of_another_space(store: Store, ours: World, theirs: World) -> None:
-    lists = [
-        method for method in TENANT if not method.required - {"space"} and method.path != "notifications.mark_read"
-    ]
+    # What a space sees of workers, which serve all spaces, is tested with them.
+    others = ("notifications.mark_read", "workers.of_space", "space_budgets.delete")
+    lists = [method for method in TENANT if not method.required - {"space"} and method.path not in others]
     assert lists
     for method in lists:
         own, other = [await outcome(method, store, space, {}, MISSING) for space in (SPACE, OTHER)]

@@ -11,6 +11,7 @@ from holdfast.domain.ids import DeliveryId, RunId, WebhookId
 from holdfast.domain.instant import Millis, instant, millis
 from holdfast.domain.notification import NotificationKind
 from holdfast.domain.webhook import (
+    KEEP_DELIVERIES,
     MAX_WEBHOOKS_PER_SPACE,
     AttemptResult,
     Delivery,
@@ -164,6 +165,24 @@ async def test_a_receiver_may_ask_for_more_time(store: Store, clock: HeldClock) 
     assert settled.next_attempt_at == instant(Millis(clock.now() + 600_000))
 
 
+async def test_a_clock_that_is_set_back_delays_no_attempt(store: Store, clock: HeldClock) -> None:
+    webhook = await hook(store)
+    await finish(store)
+    await store.timers.follow_clock()
+    (claim,) = await store.webhooks.claim(lease=MINUTE, limit=10)
+    await store.webhooks.settle(claim, DOWN)
+    await finish(store)
+    (dead,) = await store.webhooks.claim(lease=MINUTE, limit=10)
+    await store.timers.follow_clock()
+    clock.step_back(timedelta(hours=1))
+    await store.timers.follow_clock()
+    clock.tick(timedelta(seconds=5))
+    assert [each.id for each in await store.webhooks.claim(lease=MINUTE, limit=10)] == [claim.id]
+    clock.tick(MINUTE)
+    assert dead.id in [each.id for each in await store.webhooks.claim(lease=MINUTE, limit=10)]
+    assert len(await deliveries(store, webhook)) == 2
+
+
 async def test_busy_webhooks_are_left_out(store: Store) -> None:
     await hook(store)
     await finish(store)
@@ -171,6 +190,27 @@ async def test_busy_webhooks_are_left_out(store: Store) -> None:
     await finish(store)
     assert await store.webhooks.claim(lease=MINUTE, limit=10, busy=[claim.webhook_key]) == []
     assert len(await store.webhooks.claim(lease=MINUTE, limit=10, busy=[claim.webhook_key + 1])) == 1
+
+
+async def test_deliveries_are_kept_for_a_time(store: Store, clock: HeldClock) -> None:
+    webhook, stopped = await hook(store, "run.completed"), await hook(store, "run.failed")
+    for move in (COMPLETED, COMPLETED, FAILED):
+        await finish(store, move)
+    sent, unsent, parked = await store.webhooks.claim(lease=MINUTE, limit=10)
+    await store.webhooks.settle(sent, OK)
+    await store.webhooks.settle(unsent, DOWN)
+    await store.webhooks.settle(parked, DOWN)
+    await store.webhooks.update(SPACE, stopped.id, WebhookPatch(enabled=False))
+    clock.tick(KEEP_DELIVERIES)
+    assert await store.webhooks.prune(keep=KEEP_DELIVERIES, limit=10) == 0
+    clock.tick(MINUTE)
+    assert await store.webhooks.prune(keep=KEEP_DELIVERIES, limit=1) == 1
+    assert await store.webhooks.prune(keep=KEEP_DELIVERIES, limit=10) == 1
+    assert [each.id for each in await deliveries(store, webhook)] == [unsent.id]  # it is still to be sent
+    assert await deliveries(store, stopped) == []
+    (late,) = await store.webhooks.claim(lease=MINUTE, limit=10)
+    await store.webhooks.settle(late, OK)
+    assert await store.webhooks.prune(keep=KEEP_DELIVERIES, limit=10) == 0  # counted from when it was delivered
 
 
 async def test_a_deleted_webhook_leaves_nothing(store: Store, where: str | Path) -> None:

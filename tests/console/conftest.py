@@ -70,7 +70,9 @@ async def open_page(browser: "Browser") -> AsyncIterator[OpenPage]:
 
         def on_console(message: Any) -> None:
             is_network = "Failed to load resource" in message.text or "WebSocket connection" in message.text
-            is_expected = (is_network and (cut or "40" in message.text)) or (expected and expected in message.text)
+            is_expected = (is_network and (cut or "status of 4" in message.text)) or (
+                expected and expected in message.text
+            )
             if message.type == "error" and not is_expected:
                 problems.append(message.text)
 

@@ -15,6 +15,7 @@ from holdfast.domain.content import Json
 from tests.api.server_process import Server, run_server
 from tests.architecture.project import ROOT
 from tests.console.conftest import CHROMIUM, CHROMIUM_OPTIONS, DESKTOP, PHONE
+from tests.console.story import LISTS, tell
 from tests.console.workspace import write_workspace
 
 FOLDER: Final = ROOT / "dist" / "screenshots"
@@ -35,10 +36,16 @@ def wait_for_text(server: Server, run: str, text: str) -> None:
         pass
 
 
-async def take(server: Server, release: Json) -> None:
-    """Take the pictures."""
+async def take(server: Server, release: Json, places: dict[str, str]) -> None:
+    """Take the pictures, or only those whose names the command has as arguments."""
+    wanted = sys.argv[1:]
     thread = f"/console/t/{release['thread_id']}/{release['id']}"
-    screens = {"threads": "/console/threads", "thread": thread, "inbox": "/console/inbox", "browser": "/console/more"}
+    screens = {"threads": "/console/threads", "thread": thread, "inbox": "/console/inbox"}
+    screens |= {"steps": f"{thread}?side=steps", "told": f"{thread}?side=context"}
+    screens |= {"context": f"/console/r/{release['id']}/context"}
+    screens |= {path.replace("/", "-"): f"/console/{path}" for path in LISTS}
+    screens |= {name.replace("/", "-"): f"/console/{path}" for name, path in places.items() if name not in screens}
+    screens = {name: path for name, path in screens.items() if not wanted or name in wanted}
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_OPTIONS)
         for theme in ("light", "dark"):
@@ -49,7 +56,7 @@ async def take(server: Server, release: Json) -> None:
                     page = await context.new_page()
                     await page.goto(server.url + path)
                     await page.wait_for_selector("main h1")
-                    await page.wait_for_timeout(900)
+                    await page.wait_for_timeout(500)
                     await page.screenshot(path=FOLDER / f"{name}-{size}-{theme}.png")
                     await page.close()
                 await context.close()
@@ -74,10 +81,8 @@ def main() -> None:
             first.kill()
         with run_server(folder, "--quiet") as second:
             second.request(f"/api/runs/{release['id']}?wait=30")
-            fork: Json = {"input": "leave out the cursor change", "base_run_id": release["id"], "base_sequence": 13}
-            second.request(f"/api/threads/{release['thread_id']}/runs", {**fork, "agent_type": "staller"})
             say(second, "asker", "Supplier invoices, November")
-            asyncio.run(take(second, release))
+            asyncio.run(take(second, release, tell(second)))
     print(f"the pictures are in {FOLDER.relative_to(ROOT)}")  # noqa: T201 - the result of the command
 
 

@@ -43,18 +43,23 @@ async def written(page: "Page") -> str:
     return str(await page.evaluate(f"document.querySelector('{GROWING}')?.textContent ?? ''"))
 
 
-async def test_a_text_that_was_cut_twenty_times_equals_the_log(server: Server, open_page: OpenPage) -> None:
+@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.slow)])
+async def test_a_text_that_was_cut_twenty_times_equals_the_log(
+    server: Server, open_page: OpenPage, rounds: int
+) -> None:
     async with wire_to(int(server.port)) as wire:
-        run = start(server, "writer")
-        page = await open_page(f"{wire.url}/console/t/{run['thread_id']}", cut=True)
-        await page.wait_for_selector(GROWING)
-        for _ in range(20):
-            wire.cut()
-            await asyncio.sleep(0.12)
-        await until(lambda: _equals(page, LONG_ANSWER))
-        await page.reload()
-        await until(lambda: _equals(page, LONG_ANSWER))
-    assert await page.locator(".break, .failure").count() == 0
+        page = await open_page(f"{wire.url}/console/threads", cut=True)
+        for _ in range(rounds):
+            run = start(server, "writer")
+            await page.goto(f"{wire.url}/console/t/{run['thread_id']}")
+            await page.wait_for_selector(GROWING)
+            for _ in range(20):
+                wire.cut()
+                await asyncio.sleep(0.12)
+            await until(lambda: _equals(page, LONG_ANSWER))
+            await page.reload()
+            await until(lambda: _equals(page, LONG_ANSWER))
+            assert await page.locator(".break, .failure").count() == 0
 
 
 async def _equals(page: "Page", text: str) -> bool:

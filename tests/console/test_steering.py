@@ -116,7 +116,7 @@ async def test_a_server_with_keys_asks_for_one_and_no_script_can_read_it(tmp_pat
         assert "hf_" not in await page.evaluate(kept)
         (cookie,) = await page.context.cookies()
         assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
-        await page.goto(f"{server.url}/console/more")
+        await page.goto(f"{server.url}/console/settings/browser")
         await page.get_by_role("button", name="Forget the key").click()
         await page.wait_for_selector("text=This server needs a key")
         assert json.dumps(await page.context.cookies()) == "[]"

@@ -11,6 +11,7 @@ SHOWCASE: Final = Path(__file__).parent / "showcase"
 LONG_ANSWER: Final = " ".join(f"word{number}" for number in range(700))
 """Plain words, so that the text of the page is the text of the log."""
 _PUSH: Final[Json] = {"name": "bash", "arguments": {"command": "git push origin v1"}}
+_LIST: Final[Json] = {"name": "list_dir", "arguments": {"path": "."}}
 _AGENTS: Final[dict[str, Json]] = {
     "echo": {"turns": [{"say": "{$last_user}"}], "after_last": "repeat"},
     "writer": {"turns": [{"say": LONG_ANSWER, "chunks": 350, "delay_ms": 12}], "after_last": "repeat"},
@@ -22,6 +23,7 @@ _AGENTS: Final[dict[str, Json]] = {
         ]
     },
     "failing": {"turns": [{"error": {"code": "MODEL_REFUSED", "message": "the model says no"}}]},
+    **{f"busy{turns}": {"turns": [*[{"call": [_LIST] * 60}] * turns, {"say": "done"}]} for turns in (10, 167)},
     "staller": {"turns": [{"say": "one moment", "stall": True}]},
 }
 
@@ -34,9 +36,14 @@ def write_workspace(folder: Path) -> None:
         agent.mkdir()
         settings: Json = {
             "model": "scripted:script.json",
-            "tools": ["ask_user", "bash"],
+            "tools": ["ask_user", "bash", "list_dir"],
+            "limits": {"max_iterations": 200},
             "permissions": {"ask": ["bash(git push *)"]},
         }
         (agent / "AGENT.md").write_text("Do as you are told.")
         (agent / "agent.json").write_text(json.dumps(settings))
         (agent / "script.json").write_text(json.dumps(script))
+    broken = folder / "agents" / "oven"
+    broken.mkdir()
+    (broken / "AGENT.md").write_text("Watch the oven.")
+    (broken / "agent.json").write_text('{"model": "openai:gpt-5", "tols": ["bash"]}')

@@ -61,6 +61,7 @@ TABLES: Final = {
     "firings": _OF_SCHEDULE,
     "daemons": _OF_SPACE,
     "usage_ledger": _OF_SPACE,
+    "space_budgets": _OF_SPACE,
     "skills": _OF_SPACE,
     "skill_versions": _OF_SKILL,
     "skill_files": _OF_SKILL,

@@ -84,6 +84,10 @@ async def test_a_broken_log_is_detected(intact_log: Path, tmp_path: Path, rule: 
 async def test_a_snapshot_contains_every_table(intact_log: Path) -> None:
     async with open_probe(intact_log) as probe:
         rows = await probe.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-    assert {row["name"] for row in rows} - set(TABLES) == {"migrations", "store_clock", "tickets", "write_check"}, (
-        "these belong to no space"
-    )
+    assert {row["name"] for row in rows} - set(TABLES) == {
+        "migrations",
+        "store_clock",
+        "tickets",
+        "workers",
+        "write_check",
+    }, "these belong to no space"

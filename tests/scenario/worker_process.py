@@ -104,8 +104,6 @@ async def _work(task: WorkerTask) -> None:
         worker = Worker(
             executor=ReportingExecutor(store, task),
             leases=leases,
-            runs=store.runs,
-            events=store.events,
             watcher=watcher,
             owner=task.name,
             concurrency=1,

@@ -1,5 +1,6 @@
 /** Requests to the API. A write is made under a key of its own, so that its repeats have no further effect. */
 import { signal } from "@preact/signals";
+import { inSpace } from "./space";
 
 export class ApiError extends Error {
   constructor(
@@ -21,12 +22,15 @@ interface Options {
   /** Repeats of a write carry the same key. */
   key?: string;
   headers?: Record<string, string>;
+  onResponse?: (response: Response) => void;
 }
 
 export const get = <T>(path: string): Promise<T> => request<T>("GET", path);
 export const post = <T>(path: string, body?: unknown, key: string = newKey()): Promise<T> =>
   request<T>("POST", path, { body, key });
-export const patch = <T>(path: string, body: unknown): Promise<T> => request<T>("PATCH", path, { body });
+export const patch = <T>(path: string, body: unknown, headers: Record<string, string> = {}): Promise<T> =>
+  request<T>("PATCH", path, { body, headers });
+export const remove = (path: string): Promise<unknown> => request("DELETE", path);
 
 export async function request<T>(method: string, path: string, options: Options = {}): Promise<T> {
   const headers: Record<string, string> = { ...options.headers };
@@ -35,14 +39,22 @@ export async function request<T>(method: string, path: string, options: Options 
   const body = options.body === undefined ? null : JSON.stringify(options.body);
   let response: Response;
   try {
-    response = await fetch(path, { method, headers, body, credentials: "same-origin" });
+    response = await fetch(inSpace(path), { method, headers, body, credentials: "same-origin" });
   } catch {
     throw new ApiError("UNREACHABLE", "the server cannot be reached", 0);
   }
+  options.onResponse?.(response);
   if (response.ok) return response.status === 204 ? (undefined as T) : ((await response.json()) as T);
   const error = await readError(response);
   if (error.status === 401) keyNeeded.value = true;
   throw error;
+}
+
+/** A thing with its ETag, for a change that holds only if nobody else changed it since. */
+export async function readTagged<T>(path: string): Promise<{ value: T; etag: string | null }> {
+  let etag: string | null = null;
+  const value = await request<T>("GET", path, { onResponse: (response) => (etag = response.headers.get("ETag")) });
+  return { value, etag };
 }
 
 async function readError(response: Response): Promise<ApiError> {

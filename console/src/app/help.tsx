@@ -1,10 +1,11 @@
 /** All keys, in a dialog. */
 import { useEffect, useRef } from "preact/hooks";
 import { helpShown } from "../parts/keys";
+import { PLACES } from "./places";
 
 const KEYS: [string, string][] = [
-  ["g i", "inbox"],
-  ["g t", "threads"],
+  ["Ctrl K", "find or do"],
+  ...PLACES.flatMap((place): [string, string][] => (place.key ? [[`g ${place.key}`, place.label.toLowerCase()]] : [])),
   ["j k", "next, previous"],
   ["Enter", "open"],
   ["/", "filter"],
@@ -12,6 +13,7 @@ const KEYS: [string, string][] = [
   ["d", "deny"],
   ["e", "edit the arguments"],
   ["f", "fork"],
+  ["c", "compare with another branch"],
   ["[ ]", "previous, next fork point"],
   [".", "next failure"],
   ["End", "newest, follow"],

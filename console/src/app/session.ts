@@ -3,13 +3,12 @@ import { effect, signal } from "@preact/signals";
 import { get, keyNeeded, request } from "../api/client";
 import type { Me } from "../api/types";
 import { openCount, questions, refreshQuestions } from "../live/questions";
+import { hints } from "../live/resource";
 import { connection, holdWatch, live, watching } from "../live/socket";
 import { recent } from "../live/threads";
+import { title } from "../parts/screen";
 
 export const me = signal<Me | null>(null);
-export const title = signal("");
-/** The number of the last event or hint, for the foot of the page. */
-export const lastHint = signal(0);
 
 export async function signIn(key: string): Promise<void> {
   me.value = await request<Me>("POST", "/api/session", { headers: { Authorization: `Bearer ${key}` } });
@@ -56,7 +55,7 @@ function begin(): void {
     },
     onEvent: (frame) => {
       const hint = frame.data as { status?: string };
-      lastHint.value += 1;
+      hints.value += 1;
       recent.refresh();
       if (hint.status !== "running" && hint.status !== "pending") refreshQuestions();
     },

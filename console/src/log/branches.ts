@@ -27,6 +27,12 @@ export function tipOf(runs: readonly Run[], start: string | null): string | null
   return tip;
 }
 
+/** The runs that no other run continues: the ends of all branches, oldest first. */
+export function tipsOf(runs: readonly Run[]): Run[] {
+  const bases = new Set(runs.filter(continues).map((run) => run.base_run_id));
+  return [...runs].sort(byCreation).filter((run) => !bases.has(run.id));
+}
+
 /** How many runs besides those of the chain continue from each message, by its sequence. */
 export function forkPoints(runs: readonly Run[], chain: readonly Run[]): Map<number, number> {
   const points = new Map<number, number>();

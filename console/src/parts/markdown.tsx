@@ -8,6 +8,7 @@ import { memo } from "preact/compat";
 import { useRef } from "preact/hooks";
 import { safeAddress } from "./address";
 import { splitBlocks } from "./blocks";
+import "./markdown.css";
 
 /** Only the last block of a growing text is read again. */
 export function Markdown({ text }: { text: string }) {

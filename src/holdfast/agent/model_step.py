@@ -95,11 +95,11 @@ class ModelStep:
                 if compact:
                     raise self._run_failed(error) from error
             except ModelUnavailable as error:
-                self._abandon(step, prompt_tokens=context.total_tokens, streamed=response.streamed_text())
+                self._abandon(step, context, response)
                 await self._requeue_or_fail(error)
                 return True
             except ModelRefused as error:
-                self._abandon(step, prompt_tokens=context.total_tokens, streamed=response.streamed_text())
+                self._abandon(step, context, response)
                 raise self._run_failed(error) from error
         raise AssertionError("the second attempt returns or raises")
 
@@ -177,7 +177,14 @@ class ModelStep:
             finished.usage, prompt_tokens=context.total_tokens, response_text=response.streamed_text
         )
         ctx.add_usage(usage)
-        settled = ctx.ledger.settle(step, StepState.DONE, usage=usage, name=finished.model, lane=finished.lane)
+        settled = ctx.ledger.settle(
+            step,
+            StepState.DONE,
+            usage=usage,
+            name=finished.model,
+            lane=finished.lane,
+            first_token_at=response.first_token_at,
+        )
         ctx.writer.record_step(settled)
         if message.tool_calls:
             await ctx.commit()
@@ -232,14 +239,19 @@ class ModelStep:
                 await self._ctx.commit()
                 return False
 
-    def _abandon(self, step: Step, *, prompt_tokens: int = 0, streamed: str = "") -> None:
+    def _abandon(
+        self, step: Step, context: AssembledContext | None = None, response: ResponseAccumulator | None = None
+    ) -> None:
         """Settle a failed call, void its messages, and charge it unless nothing was streamed."""
         self._void(step)
-        usage = None
-        if streamed:
-            usage = self._ctx.estimate_usage(prompt_tokens, self._ctx.tokens.count(streamed))
+        usage, streamed = None, "" if response is None else response.streamed_text()
+        if streamed and context is not None:
+            usage = self._ctx.estimate_usage(context.total_tokens, self._ctx.tokens.count(streamed))
             self._ctx.add_usage(usage)
-        self._ctx.writer.record_step(self._ctx.ledger.settle(step, StepState.FAILED, usage=usage))
+        first_token_at = None if response is None else response.first_token_at
+        self._ctx.writer.record_step(
+            self._ctx.ledger.settle(step, StepState.FAILED, usage=usage, first_token_at=first_token_at)
+        )
 
     def _void(self, step: Step) -> None:
         writer = self._ctx.writer

@@ -28,6 +28,7 @@ from holdfast.domain.events import (
     ToolCallStart,
 )
 from holdfast.domain.ids import MessageId, ToolCallId
+from holdfast.domain.instant import Instant
 from holdfast.domain.message import NewMessage, Role, ToolCall
 from holdfast.domain.validation import check_decode_cost
 from holdfast.ports.model import (
@@ -62,9 +63,12 @@ class ResponseAccumulator:
         self._reasoning_id = MessageId(f"{message_id}-thought")
         self.message_id = message_id
         self.finished: ModelFinished | None = None
+        self.first_token_at: Instant | None = None
 
     def add(self, delta: ModelDelta) -> None:
         """Add a delta to the message, and emit it."""
+        if self.first_token_at is None:
+            self.first_token_at = self._writer.now()
         match delta:
             case TextDelta(text=text):
                 if text:

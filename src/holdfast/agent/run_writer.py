@@ -28,7 +28,7 @@ from holdfast.domain.events import (
 )
 from holdfast.domain.events.custom import HoldfastEvent, StepChanged, from_custom, step_changed, to_custom
 from holdfast.domain.ids import InterruptId, MessageId, TimerId, ToolCallId
-from holdfast.domain.instant import instant
+from holdfast.domain.instant import Instant, instant
 from holdfast.domain.interrupt import NewInterrupt
 from holdfast.domain.limits import Usage
 from holdfast.domain.memory import NewMemory
@@ -65,6 +65,7 @@ class RunWriter:
         self._deltas: list[str] = []
         self._delta_target: tuple[type[DeltaEvent], str] | None = None
         self._commit_lock = asyncio.Lock()
+        self.has_committed = False
         self.has_pending = asyncio.Event()
         """Set while there is something to commit."""
         self.has_new_message = asyncio.Event()
@@ -78,6 +79,10 @@ class RunWriter:
         self.spent: Usage | None = None
         """The spent budget, if it has changed since it was last emitted."""
         self.last_event_seq = last_event_seq
+
+    def now(self) -> Instant:
+        """Return the time of the run's clock."""
+        return instant(self._clock.now())
 
     def emit(self, *events: Event) -> None:
         """Add events to the draft, normalised into a valid AG-UI stream."""
@@ -155,6 +160,7 @@ class RunWriter:
                 if terminal:
                     self.stream.undo_end()
                 raise
+            self.has_committed = True
             self.unread = committed.unread
             self.spent = committed.spent or self.spent
             self.last_event_seq = committed.last_event_seq

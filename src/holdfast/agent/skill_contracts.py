@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.agent.run_context import RunContext
-from holdfast.domain.events.custom import FileChanged, SkillContractChecked
+from holdfast.domain.events.custom import FileChanged, SkillContractChecked, contract_checked
 from holdfast.domain.message import ToolCall
 from holdfast.domain.plan import Plan
 from holdfast.domain.run_skills import (
@@ -19,6 +19,7 @@ from holdfast.domain.run_skills import (
     Evidence,
     RunSkills,
     check_contracts,
+    conclude_skills,
     read_run_skills,
     with_evidence,
 )
@@ -67,16 +68,12 @@ def must_go_on(ctx: RunContext) -> bool:
 
 def conclude_contracts(ctx: RunContext) -> None:
     """Record the outcome of every contract, in the commit that ends the run."""
-    skills = _own_skills(ctx)
-    if skills is None or not skills.has_contract:
+    skills = conclude_skills(ctx.values, run=ctx.run.id, plan=_plan(ctx))
+    if skills is None:
         return
-    outcomes = check_contracts(skills, _plan(ctx))
-    _store(ctx, replace(skills, contracts=outcomes))
+    _store(ctx, skills)
     ctx.writer.discard_custom(SkillContractChecked)
-    for each in outcomes:
-        ctx.writer.emit_custom(
-            SkillContractChecked(skill=each.skill, kept=each.kept, evidence=each.evidence, missing=each.missing)
-        )
+    ctx.writer.emit_custom(*map(contract_checked, skills.contracts))
 
 
 def reopen_contracts(ctx: RunContext) -> None:

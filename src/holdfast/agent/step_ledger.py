@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.idempotency import derived_id, step_key
 from holdfast.domain.ids import RunId, TimerId, ToolCallId
+from holdfast.domain.instant import Instant
 from holdfast.domain.limits import Usage
 from holdfast.domain.message import ToolCall
 from holdfast.domain.run import WaitsFor
@@ -83,9 +84,18 @@ class StepLedger:
         usage: Usage | None = None,
         name: str | None = None,
         lane: Lane | None = None,
+        first_token_at: Instant | None = None,
     ) -> Step:
         """Settle a step in a final state; `name` is the model that responded, if it is one of several."""
-        settled = replace(step, state=state, usage=usage, waits_for=None, name=name or step.name, lane=lane)
+        settled = replace(
+            step,
+            state=state,
+            usage=usage,
+            waits_for=None,
+            name=name or step.name,
+            lane=lane,
+            first_token_at=first_token_at,
+        )
         return self._put(settled)
 
     def _start(

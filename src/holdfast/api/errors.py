@@ -30,7 +30,7 @@ from typing import Any, Final
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
-from litestar.params import HeaderParameter
+from litestar.params import HeaderParameter, QueryParameter
 from litestar.types import ExceptionHandlersMap
 
 from holdfast.control.errors import Forbidden, TooMany, TooManyStreams, Unauthenticated
@@ -48,6 +48,8 @@ from holdfast.domain.errors import (
     VersionChanged,
 )
 from holdfast.domain.validation import describe_error, lowercase_first
+
+MAX_URL_BYTES: Final = 16 * 1024
 
 _log: Final = logging.getLogger("holdfast.api")
 _DISCONNECTED_DETAIL: Final = "client disconnected prematurely"
@@ -289,6 +291,11 @@ def handshake_error(error: Exception, path: str) -> HoldfastError:
             return HoldfastError("internal error: see the log of the server")
 
 
+def address_too_long() -> AddressTooLong:
+    """Return the error of a URL that is too long."""
+    return AddressTooLong(f"the URL may have at most {MAX_URL_BYTES} bytes", limit=MAX_URL_BYTES)
+
+
 def body_too_large(max_bytes: int | None) -> BodyTooLarge:
     """Return the error of a body larger than `max_bytes`."""
     return BodyTooLarge(f"the body may have at most {max_bytes} bytes", limit=max_bytes)
@@ -312,7 +319,7 @@ def _validation_error(error: HTTPException, request: Request[Any, Any, Any]) -> 
     aliased = (each for each in parameters.values() if getattr(each.kwarg_definition, "query", None) == field)
     parameter = parameters[field] if field in parameters else next(aliased, None)
     definition = None if parameter is None else parameter.kwarg_definition
-    name = definition.name or field if isinstance(definition, HeaderParameter) else field
+    name = definition.name or field if isinstance(definition, HeaderParameter | QueryParameter) else field
     kind = None if parameter is None else parameter.annotation
     return Invalid(f"`{name}`: {describe_error(message, kind)}", field=name)
 

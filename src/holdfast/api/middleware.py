@@ -10,12 +10,13 @@ import logging
 import os
 import time
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Final
 
-from holdfast.api.asgi import AsgiApp, AsgiMessage, AsgiScope, Receive, Send
+from holdfast.api.asgi import BROWSER_HEADERS, AsgiApp, AsgiMessage, AsgiScope, Receive, Send
 from holdfast.api.auth.tickets import take_ticket
 from holdfast.api.errors import (
-    AddressTooLong,
+    MAX_URL_BYTES,
     BadHandshake,
     HeaderRepeated,
     HeadersTooLarge,
@@ -23,6 +24,7 @@ from holdfast.api.errors import (
     OriginRefused,
     Refused,
     UnsupportedMediaType,
+    address_too_long,
     encode_error,
     headers_of,
     status_of,
@@ -31,7 +33,6 @@ from holdfast.domain.errors import HoldfastError, Unavailable
 from holdfast.metrics.instruments import OTHER_LABEL, Number
 from holdfast.metrics.meters import Meters
 
-MAX_URL_BYTES: Final = 16 * 1024
 MAX_HEADER_BYTES: Final = 64 * 1024
 """Bytes of all header names and values together."""
 MAX_LOGGED_REFUSAL_CHARS: Final = 500
@@ -53,6 +54,8 @@ UNMATCHED_ROUTE: Final = "unmatched"
 _COUNTED_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 _log: Final = logging.getLogger("holdfast.requests")
+_RPC_PATH: Final = "/rpc/"
+"""Calls of workers, which are logged only if they fail."""
 
 
 class HostOriginMiddleware:
@@ -125,13 +128,6 @@ class HostOriginMiddleware:
         return origin
 
 
-_BROWSER_HEADERS: Final = (
-    (b"cache-control", b"no-store"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-)
-"""Headers of every response without its own: no browser keeps it, and none shows it as a page that can do anything."""
-
-
 class _Exchange:
     """One request and its response."""
 
@@ -145,7 +141,6 @@ class _Exchange:
         self.id = f"req_{os.urandom(8).hex()}"
         self._headers: list[tuple[bytes, bytes]] = [
             (b"x-request-id", self.id.encode()),
-            (b"x-content-type-options", b"nosniff"),
         ]
         scope.setdefault("state", {}).update({"request_id": self.id, _UNWRAPPED_SEND_KEY: send})
 
@@ -164,7 +159,7 @@ class _Exchange:
             case "http.response.start" | "websocket.http.response.start":
                 self._record_response(message["status"], message["headers"])
                 given = {name.lower() for name, _ in message["headers"]}
-                defaults = (header for header in _BROWSER_HEADERS if header[0] not in given)
+                defaults = (header for header in BROWSER_HEADERS if header[0] not in given)
                 message["headers"] = [*message["headers"], *defaults, *self._headers]
             case "websocket.accept":
                 self._record_response(101)
@@ -243,9 +238,10 @@ class _Exchange:
         """Record the end of the request, and log its method, path without query, status and duration."""
         if self._stream is not None:
             self._stream.add(-1)
-        if not _log.isEnabledFor(logging.INFO):
-            return
         method, path = self._method, self._path
+        routine = path.startswith(_RPC_PATH) and self._status < HTTPStatus.BAD_REQUEST  # several times a second
+        if not _log.isEnabledFor(logging.DEBUG if routine else logging.INFO):
+            return
         elapsed_ms = (time.perf_counter() - self._started_at) * 1000
         fields = {
             "method": method,
@@ -254,7 +250,8 @@ class _Exchange:
             "ms": round(elapsed_ms, 1),
             "request_id": self.id,
         }
-        _log.info("%s %s %d %.1f ms", method, path, self._status, elapsed_ms, extra={"fields": fields})
+        level = logging.DEBUG if routine else logging.INFO
+        _log.log(level, "%s %s %d %.1f ms", method, path, self._status, elapsed_ms, extra={"fields": fields})
 
 
 def unwrapped_send(scope: AsgiScope, send: Send) -> Send:
@@ -293,7 +290,7 @@ def _read_headers(scope: AsgiScope) -> dict[bytes, str]:
 def _check_shape(scope: AsgiScope, headers: dict[bytes, str], *, url_bytes: int) -> None:
     """Raise for a request that no route can accept: too long, a bad handshake, or an encoded body."""
     if url_bytes > MAX_URL_BYTES:
-        raise AddressTooLong(f"the URL may have at most {MAX_URL_BYTES} bytes", limit=MAX_URL_BYTES)
+        raise address_too_long()
     # A valid handshake has the scope type `websocket`; methods other than GET ignore `Upgrade`.
     if headers.get(b"upgrade", "").lower() == "websocket" and scope["type"] == "http" and scope["method"] == "GET":
         expected = "a GET of HTTP/1.1 without a body, with one `Sec-WebSocket-Key` and `Sec-WebSocket-Version: 13`"

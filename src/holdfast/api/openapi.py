@@ -21,7 +21,7 @@ from litestar.typing import FieldDefinition
 from holdfast.api.auth.rules import PUBLIC_ROUTES, ROUTE_RULES
 from holdfast.api.auth.tickets import STREAM_PATHS, TICKET_PARAMETER
 from holdfast.api.errors import ErrorEnvelope
-from holdfast.api.parameters import REPEATABLE_PARAMETERS
+from holdfast.api.parameters import is_repeatable
 from holdfast.api.router import ROUTES
 from holdfast.api.use_cases import UseCases
 from holdfast.domain.limits import MAX_SAFE_INTEGER
@@ -208,7 +208,7 @@ def _query_and_header_parameters(handler: HTTPRouteHandler, schema: SchemaLookup
         }
         if kwarg is not None and kwarg.description:
             parameter["description"] = kwarg.description
-        if parameter["name"] in REPEATABLE_PARAMETERS:
+        if is_repeatable(field):
             parameter |= {"style": "form", "explode": True}
         yield parameter
 

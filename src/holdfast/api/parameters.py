@@ -10,6 +10,7 @@ from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.params import HeaderParameter, PathParameter, QueryParameter, SkipValidation
+from litestar.typing import FieldDefinition
 
 from holdfast.control.errors import BadCursor
 from holdfast.domain.errors import Invalid, NotFound
@@ -32,11 +33,20 @@ Cursor: TypeAlias = Annotated[
         description="The `next_cursor` of the previous page.",
     ),
 ]
-IdQuery: TypeAlias = Annotated[str | None, QueryParameter(pattern=r"^[A-Za-z0-9_-]{1,128}\Z")]
+ID_PATTERN: Final = r"^[A-Za-z0-9_-]{1,128}\Z"
+IdQuery: TypeAlias = Annotated[str | None, QueryParameter(pattern=ID_PATTERN)]
 """An id in the query."""
+SequenceQuery: TypeAlias = Annotated[
+    int | None, QueryParameter(ge=0, le=MAX_SAFE_INTEGER, description="The `sequence` of a message on the branch.")
+]
 ChildrenQuery: TypeAlias = Annotated[
     bool, QueryParameter(description="Whether threads that were created for sub-agents are included.")
 ]
+FromTime: TypeAlias = Annotated[
+    str | None,
+    QueryParameter(name="from", max_length=40, description="Created at this time or later: `2026-01-31T12:00:00Z`."),
+]
+ToTime: TypeAlias = Annotated[str | None, QueryParameter(name="to", max_length=40, description="Created before it.")]
 WaitSeconds: TypeAlias = Annotated[
     float,
     QueryParameter(
@@ -105,20 +115,21 @@ def check_request(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseR
 
 def _check_query(parameters: Iterable[tuple[str, Any]], handler: BaseRouteHandler) -> None:
     known, seen = query_names(handler), set[str]()
+    repeatable = handler.opt.get("repeatable_names", frozenset())
     for name, value in parameters:
         if name not in known:
             known_names = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
             raise Invalid(f"`{name}` is not a parameter of this route: known are {known_names}", field=name)
-        if name in seen and name not in REPEATABLE_PARAMETERS:
+        if name in seen and name not in repeatable:
             raise Invalid(f"`{name}` is given more than once: give it once", field=name)
         if str(value).lower() == "null" and name not in FREE_TEXT_PARAMETERS:  # the framework reads it as absent
             raise Invalid(f"`{name}`: leave it out if it has no value", field=name)
         seen.add(name)
 
 
-REPEATABLE_PARAMETERS: Final = frozenset({"type"})
-"""Query parameters that may be repeated."""
-FREE_TEXT_PARAMETERS: Final = frozenset({"title", "agent_type", "agentName", "tag", "name", "cursor", "last_event_id"})
+FREE_TEXT_PARAMETERS: Final = frozenset(
+    {"title", "agent_type", "agentName", "tag", "model", "name", "cursor", "last_event_id"}
+)
 """Query parameters that accept any text, including `null`."""
 
 
@@ -128,12 +139,19 @@ def query_names(handler: BaseRouteHandler) -> frozenset[str]:
     if names is None:
         path_names = re.findall(r"{(\w+)", " ".join(handler.paths))
         others = {*path_names, *handler.resolve_dependencies(), *_RESERVED_ARGUMENTS}
-        names = handler.opt["query_names"] = frozenset(
-            getattr(field.kwarg_definition, "name", None) or name
+        fields = {
+            getattr(field.kwarg_definition, "name", None) or name: field
             for name, field in handler.parsed_fn_signature.parameters.items()
             if name not in others and not isinstance(field.kwarg_definition, HeaderParameter)
-        )
+        }
+        names = handler.opt["query_names"] = frozenset(fields)
+        handler.opt["repeatable_names"] = frozenset(name for name, field in fields.items() if is_repeatable(field))
     return names
+
+
+def is_repeatable(field: FieldDefinition) -> bool:
+    """Return whether a query parameter may be given several times: it is a list."""
+    return field.is_non_string_sequence
 
 
 def takes_no_body(handler: BaseRouteHandler) -> bool:

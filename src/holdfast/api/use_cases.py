@@ -34,14 +34,14 @@ from holdfast.control.threads import ConversationControl, ThreadControl
 from holdfast.control.tickets import TicketControl
 from holdfast.control.webhooks import WebhookControl
 from holdfast.ports.artifacts import Artifacts, Files
-from holdfast.ports.log import Messages
+from holdfast.ports.log import Messages, Steps
 from holdfast.ports.memory import Memories
-from holdfast.ports.queue import Interrupts
+from holdfast.ports.queue import Interrupts, Workers
 from holdfast.ports.reminders import Reminders
 from holdfast.ports.runs import Plans, Runs
 from holdfast.ports.schedules import Schedules
 from holdfast.ports.skills import Skills
-from holdfast.ports.spaces import Grants, Spaces
+from holdfast.ports.spaces import Grants, SpaceBudgets, Spaces
 from holdfast.ports.webhooks import Webhooks
 
 
@@ -64,6 +64,7 @@ class UseCases(NamedTuple):
     runs: RunControl
     run_store: Runs
     details: RunDetailsControl
+    step_store: Steps
     interrupt_store: Interrupts
     artifacts: ArtifactControl
     artifact_store: Artifacts
@@ -86,6 +87,8 @@ class UseCases(NamedTuple):
 
     notifications: NotificationControl
     usage: UsageControl
+    worker_store: Workers
+    budget_store: SpaceBudgets
     streams: LiveStreams
     tasks: TaskControl
     completions: CompletionControl

@@ -23,8 +23,16 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame
 
-from holdfast.api.asgi import AsgiApp, AsgiMessage, AsgiScope, Receive, Send
-from holdfast.api.errors import BadRequest, HeadersTooLarge, RequestTimeout, encode_error, status_of
+from holdfast.api.asgi import BROWSER_HEADERS, AsgiApp, AsgiMessage, AsgiScope, Receive, Send
+from holdfast.api.errors import (
+    MAX_URL_BYTES,
+    BadRequest,
+    HeadersTooLarge,
+    RequestTimeout,
+    address_too_long,
+    encode_error,
+    status_of,
+)
 from holdfast.api.waiting_connections import RequestPhase, WaitingConnections
 from holdfast.domain.errors import HoldfastError
 
@@ -184,10 +192,12 @@ class HttpProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, _with_early_close(app, cycle, self._close_early))
 
     def send_400_response(self, msg: str) -> None:
-        """Respond to data that is not an HTTP request, or has too many headers."""
+        """Respond to data that is not an HTTP request, or has too many headers or a URL that cannot be parsed."""
         limit = MAX_HEADER_LINES
         if self._header_lines > limit:
             self._send_error(HeadersTooLarge(f"a request may have at most {limit} header lines", limit=limit))
+        elif self._in_request and len(self.url) > MAX_URL_BYTES:
+            self._send_error(address_too_long())
         else:
             self._send_error(BadRequest("the request is not valid HTTP/1.1"))
 
@@ -198,7 +208,9 @@ class HttpProtocol(HttpToolsProtocol):
             return
         status, body = HTTPStatus(status_of(error)), encode_error(error)
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
-        self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+        head += f"content-length: {len(body)}\r\nconnection: close\r\n"
+        for_browsers = b"".join(b"%b: %b\r\n" % header for header in BROWSER_HEADERS)
+        self.transport.write(head.encode() + for_browsers + b"\r\n" + body)
         close_draining(self.transport, self.loop)
 
     def _close_early(self, cycle: RequestResponseCycle) -> None:

@@ -17,10 +17,11 @@ from holdfast.domain.errors import Invalid
 
 
 class ApiApp(NamedTuple):
-    """The app, to run behind `HostOriginMiddleware`, and the use cases of the local principal."""
+    """The app, to run behind `HostOriginMiddleware`, the use cases of the local principal, and the keys."""
 
     app: AsgiApp
     use_cases: UseCases
+    keys: ApiKeyAuthenticator
 
 
 class NoKeys:
@@ -54,9 +55,10 @@ async def open_api(
             default_agent=workspace.default_agent,
             max_queued_runs=max_queued_runs,
         )
+        authenticator = keys or use_cases.authenticator
         auth = AuthMiddleware(
             use_cases.as_principal,
-            keys or use_cases.authenticator,
+            authenticator,
             use_cases.ticket_authenticator,
             oidc=oidc,
             require_key=require_key,
@@ -64,4 +66,4 @@ async def open_api(
         )
         local = use_cases.as_principal(LOCAL_PRINCIPAL)
         async with auth:
-            yield ApiApp(app=create_app(local, auth=auth), use_cases=local)
+            yield ApiApp(app=create_app(local, auth=auth), use_cases=local, keys=authenticator)

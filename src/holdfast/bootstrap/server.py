@@ -33,6 +33,7 @@ from holdfast.concurrency import cancel_and_wait
 from holdfast.console.shelf import ConsoleShelf
 from holdfast.control.run_logging import RunStatusLogger
 from holdfast.domain.errors import Invalid, Unavailable
+from holdfast.rpc.server import ControlRpc
 from holdfast.workspace.server_address import published_address
 
 LISTEN_BACKLOG: Final = 2048
@@ -71,9 +72,19 @@ async def serve(options: ServerOptions, *, on_ready: Callable[[str], None]) -> N
                 rate_limiter=rate_limiter,
                 max_queued_runs=options.queue_depth,
             )
-            async with api as (api_app, use_cases), _run_status_logging(holdfast):
-                app = HostOriginMiddleware(
+            async with api as (api_app, use_cases, keys), _run_status_logging(holdfast):
+                rpc = ControlRpc(
                     ConsoleShelf(api_app),
+                    leases=holdfast.store.leases,
+                    worker_leases=holdfast.store.worker_leases,
+                    workers=holdfast.store.workers,
+                    ports=holdfast.ports,
+                    keys=keys,
+                    watcher=holdfast.watcher,
+                    require_key=not local,
+                )
+                app = HostOriginMiddleware(
+                    rpc,
                     hosts=hosts,
                     allow_ip_hosts=options.host in WILDCARD_ADDRESSES,
                     origins=origins,

@@ -18,7 +18,7 @@ from holdfast.control.api_keys import CachedKeyAuthenticator, KeyControl
 from holdfast.control.artifacts import ArtifactControl
 from holdfast.control.daemons import DaemonControl
 from holdfast.control.memories import MemoryControl
-from holdfast.control.memory_files import FolderMemoryFiles, MemoryFileControl
+from holdfast.control.memory_files import FolderMemoryFiles, MemoryFileControl, MemoryFileIndex
 from holdfast.control.monitoring import HealthControl, MetricsControl
 from holdfast.control.plans import PlanControl
 from holdfast.control.principal import Principal
@@ -79,6 +79,9 @@ class PrincipalUseCases:
         if max_queued_runs is not None:
             self._queue_limit = QueueLimit(store.run_counts, max_queued=max_queued_runs)
         self._cache: dict[Principal, UseCases] = {}
+        self._memory_file_index = MemoryFileIndex(
+            FolderMemoryFiles(holdfast.working_folders), holdfast.recall, self._clock
+        )
         self.authenticator = CachedKeyAuthenticator(store.api_keys, self._clock)
         self.ticket_authenticator = TicketAuthenticator(store.tickets, self.authenticator, self._clock)
 
@@ -152,9 +155,10 @@ class PrincipalUseCases:
                 runs=store.runs,
                 threads=store.threads,
                 events=store.events,
-                steps=store.steps,
                 contexts=store.contexts,
+                values=store.values,
             ),
+            step_store=store.steps,
             interrupt_store=store.interrupts,
             artifacts=ArtifactControl(
                 artifacts=store.artifacts,
@@ -200,7 +204,12 @@ class PrincipalUseCases:
             memory_store=store.memories,
             memory_files=MemoryFileControl(FolderMemoryFiles(holdfast.working_folders), store.spaces),
             recall=RecallControl(
-                recall=holdfast.recall, memories=store.memories, threads=store.threads, principal=name
+                recall=holdfast.recall,
+                memories=store.memories,
+                threads=store.threads,
+                outlines=store.outlines,
+                files=self._memory_file_index,
+                principal=name,
             ),
             skills=SkillControl(
                 skills=store.skills,
@@ -214,6 +223,8 @@ class PrincipalUseCases:
             skill_store=store.skills,
             notifications=NotificationControl(store.notifications),
             usage=UsageControl(store.usage, self._clock),
+            worker_store=store.workers,
+            budget_store=store.space_budgets,
             streams=streams,
             tasks=TaskControl(
                 space=space,

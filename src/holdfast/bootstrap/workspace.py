@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
@@ -9,14 +10,15 @@ from pathlib import Path
 
 import msgspec
 
+import holdfast
 from holdfast.agent.context.tokens import EstimatedTokens
 from holdfast.agent.loop import AgentExecutor
 from holdfast.agent.run_context import LoopConfig
 from holdfast.bootstrap.logs import redact_logs
 from holdfast.bootstrap.memory import WorkspaceRecall
-from holdfast.bootstrap.observability import Tracer, open_observability
+from holdfast.bootstrap.observability import Observability, Tracer, open_observability
 from holdfast.bootstrap.store import SystemClock, is_postgres, lease_opener, open_bus, open_store
-from holdfast.bootstrap.workspace_tools import known_tool_names, open_mcp, workspace_tools
+from holdfast.bootstrap.workspace_tools import WorkspaceTools, known_tool_names, open_mcp, workspace_tools
 from holdfast.concurrency import cancel_and_wait, start_background
 from holdfast.control.api_keys import CachedKeyAuthenticator, KeyControl
 from holdfast.control.daemons import DAEMON_SYNC_SECONDS, DaemonSync
@@ -34,19 +36,26 @@ from holdfast.domain.ids import OwnerId
 from holdfast.domain.mcp_server import MCP_TOOL_PREFIX
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.tool import REMOTE_METHOD_PREFIX
+from holdfast.domain.worker import NewWorker
 from holdfast.engine.engine import BackgroundLoop, Engine, NotificationLoop
 from holdfast.engine.leases import OpenLeases
 from holdfast.engine.loops import run_every
 from holdfast.engine.timers import TimerAction, TimerLoop
 from holdfast.engine.watcher import Watcher
 from holdfast.engine.webhooks import WebhookLoop
-from holdfast.engine.worker import DEFAULT_DRAIN_TIMEOUT, DEFAULT_HEARTBEAT_INTERVAL, DEFAULT_LEASE, Worker
+from holdfast.engine.worker import (
+    DEFAULT_DRAIN_TIMEOUT,
+    DEFAULT_HEARTBEAT_INTERVAL,
+    DEFAULT_LEASE,
+    Worker,
+    announce_worker,
+)
 from holdfast.metrics.meters import Meters
 from holdfast.models.packages import check_agent_packages
 from holdfast.models.registry import ListedModels, ModelRegistry
 from holdfast.ports.memory import Recall
 from holdfast.ports.model import KnownModels, Models
-from holdfast.ports.runtime import Clock, Executor
+from holdfast.ports.runtime import Clock, Executor, RuntimePorts
 from holdfast.ports.tools import WorkingFolders
 from holdfast.ports.workspace import Agents
 from holdfast.sandbox.processes import open_processes
@@ -66,6 +75,7 @@ class OpenWorkspace(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """An open workspace: its store, its agents, and the engine that runs them."""
 
     store: Store
+    ports: RuntimePorts
     recall: Recall
     runs: RunControl
     firing: FiringControl
@@ -122,9 +132,11 @@ async def open_workspace(
     process_tools = _process_tools(options)
     tool_names = known_tool_names(folder, process_tools)
     settings = FolderSettings(folder, tool_names=tool_names)
+    workers = settings.get().workers if options.workers is None else options.workers
     async with AsyncExitStack() as stack:
-        telemetry = open_observability(settings.get().telemetry, tracing=options.tracing)
-        observability = await stack.enter_async_context(telemetry)
+        observability = await stack.enter_async_context(
+            open_observability(settings.get().telemetry, tracing=options.tracing)
+        )
         bus = await stack.enter_async_context(open_bus(where, url=options.bus))
         store = await stack.enter_async_context(open_store(where, bus=bus, clock=clock, meters=observability.meters))
         models = await stack.enter_async_context(
@@ -136,7 +148,7 @@ async def open_workspace(
             folder,
             settings=settings.get,
             tool_names=tool_names,
-            check_models=lambda names: check_agent_packages(names, settings.get().providers),
+            check_models=lambda names: check_agent_packages(names, settings.get().providers) if workers else None,
             in_code=in_code,
         )
         skills = SkillShelf(WorkspaceSkills(folder), store.skills, scripts_folder=folder.data_folder / "skills")
@@ -156,6 +168,7 @@ async def open_workspace(
             files=store.files,
             agents=agents,
             models=models,
+            calls_models=workers > 0,
         )
         firing = FiringControl(
             schedules=store.schedules,
@@ -172,42 +185,43 @@ async def open_workspace(
             redact=tools.redaction.text,
             clock=now,
             watcher=watcher,
+            models=models,
         )
-        executor = AgentExecutor(
-            journal=observability.journal(store.journal),
+        ports = RuntimePorts(
+            journal=store.journal,
             library=LocalLibrary(agents, store.files, store.artifacts, store.grants, store.reminders, skills),
             memory=LocalMemoryLibrary(
-                store.memories, store.memory_graph, store.messages, recall.search, FolderMemoryFiles(tools.folders)
+                store.memories,
+                store.memory_graph,
+                store.messages,
+                recall.search,
+                FolderMemoryFiles(tools.folders),
+                tools.redaction.text,
             ),
             subagents=LocalSubagentRuns(store.runs, store.subscriptions, store.journal, store.values),
             remote=CombinedTools(
                 _platform_tools(store, firing, now),
                 prefixed={REMOTE_METHOD_PREFIX: methods, MCP_TOOL_PREFIX: mcp},
             ),
-            models=models,
-            tokens=EstimatedTokens(),
-            clock=now,
-            workspace=folder.path.name,
-            tools=tools.tools,
-            folders=tools.folders,
-            custom_tools=tools.custom_tools,
-            redaction=tools.redaction,
-            config=options.loop_config,
-            middleware=observability.middleware,
+        )
+        executor = make_executor(
+            ports, folder, tools, models=models, clock=now, config=options.loop_config, observability=observability
         )
         daemons = DaemonSync(schedules=store.schedules, agents=agents, space=DEFAULT_SPACE)
         engine = _make_engine(
             store,
             watcher,
-            observability.executor(executor),
+            executor,
             now,
             options,
-            workers=settings.get().workers if options.workers is None else options.workers,
+            workers=workers,
+            meters=observability.meters,
             actions={SCHEDULE_TIMER: firing.fire},
             loops=[
                 lambda: run_every("synchronising daemons", daemons.sync, seconds=DAEMON_SYNC_SECONDS),
                 lambda: run_every("loading function tools", tools.functions.refresh, seconds=REFRESH_SECONDS),
                 recall.run,
+                recall.run_outlines,
                 WebhookLoop(
                     webhooks=store.webhooks, http=WebClient(tools.web_addresses), watcher=watcher, clock=now
                 ).run,
@@ -219,6 +233,7 @@ async def open_workspace(
         await stack.enter_async_context(_importing_providers(models, agents))
         yield OpenWorkspace(
             store=store,
+            ports=ports,
             recall=recall.search,
             runs=runs,
             firing=firing,
@@ -237,6 +252,38 @@ async def open_workspace(
             meters=observability.meters,
             default_agent=lambda: settings.get().default_agent,
         )
+
+
+def make_executor(
+    ports: RuntimePorts,
+    folder: Workspace,
+    tools: WorkspaceTools,
+    *,
+    models: Models,
+    clock: Clock,
+    config: LoopConfig,
+    observability: Observability,
+) -> Executor:
+    """Return the executor of a process, whose local tools are those of its workspace folder."""
+    return observability.executor(
+        AgentExecutor(
+            journal=observability.journal(ports.journal),
+            library=ports.library,
+            memory=ports.memory,
+            subagents=ports.subagents,
+            remote=ports.remote,
+            models=models,
+            tokens=EstimatedTokens(),
+            clock=clock,
+            workspace=folder.path.name,
+            tools=tools.tools,
+            folders=tools.folders,
+            custom_tools=tools.custom_tools,
+            redaction=tools.redaction,
+            config=config,
+            middleware=observability.middleware,
+        )
+    )
 
 
 def _platform_tools(store: Store, firing: FiringControl, clock: Clock) -> PlatformTools:
@@ -273,6 +320,7 @@ def _make_engine(
     options: Options,
     *,
     workers: int,
+    meters: Meters,
     actions: Mapping[str, TimerAction],
     loops: Sequence[BackgroundLoop],
     open_leases: OpenLeases | None,
@@ -290,12 +338,19 @@ def _make_engine(
         lease=options.lease,
     )
     worker = None
-    if workers:
+    meters.workers.of().add(workers)
+    if not workers:  # a worker does this too
+        sweep = store.leases.expire
+        loops = [
+            *loops,
+            lambda: run_every("releasing expired leases", sweep, seconds=options.heartbeat.total_seconds()),
+        ]
+    else:
+        me = this_process(owner, concurrency=workers)
+        loops = [*loops, lambda: announce_worker(store.workers, me)]
         worker = Worker(
             executor=executor,
             leases=store.leases,
-            runs=store.runs,
-            events=store.events,
             watcher=watcher,
             owner=owner,
             concurrency=workers,
@@ -306,6 +361,12 @@ def _make_engine(
         )
     notifications = NotificationLoop(notifications=store.notifications, watcher=watcher)
     return Engine(watcher=watcher, timers=timers, notifications=notifications, worker=worker, loops=loops)
+
+
+def this_process(owner: OwnerId, *, concurrency: int) -> NewWorker:
+    """Return what this process tells about itself as a worker."""
+    host, version = socket.gethostname(), holdfast.__version__
+    return NewWorker(id=owner, host=host, pid=os.getpid(), version=version, concurrency=concurrency)
 
 
 def _process_tools(options: Options) -> list[Tool]:

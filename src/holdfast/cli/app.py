@@ -36,6 +36,7 @@ from holdfast.cli.serve import serve
 from holdfast.cli.skills import skill
 from holdfast.cli.tasks import task
 from holdfast.cli.threads import thread
+from holdfast.cli.worker import worker
 from holdfast.cli.workspace import doctor, init, openapi, print_version, version
 from holdfast.domain.errors import HoldfastError
 
@@ -51,7 +52,7 @@ app: Final = typer.Typer(
     cls=WholeHelpGroup,
     rich_markup_mode=None,  # usage errors stay plain single lines
 )
-_LOCAL: Final[tuple[Callable[..., None], ...]] = (init, serve, doctor)
+_LOCAL: Final[tuple[Callable[..., None], ...]] = (init, serve, worker, doctor)
 _REMOTE: Final[tuple[Callable[..., None], ...]] = (chat, ask, approvals, logs, top)
 for _command in (*_LOCAL, *map(with_common_options, _REMOTE), openapi, version):
     app.command(cls=WholeHelpCommand)(_command)

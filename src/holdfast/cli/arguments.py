@@ -38,12 +38,37 @@ def _completing(
     return complete
 
 
-_runs = _completing(lambda hf: ((r.id, f"{r.status} {r.agent_type}") for r in hf.runs.list(limit=MAX_COMPLETIONS)))
-_threads = _completing(lambda hf: ((t.id, t.title or "") for t in hf.threads.list(limit=MAX_COMPLETIONS)))
+complete_runs = _completing(
+    lambda hf: ((r.id, f"{r.status} {r.agent_type}") for r in hf.runs.list(limit=MAX_COMPLETIONS))
+)
+complete_threads = _completing(lambda hf: ((t.id, t.title or "") for t in hf.threads.list(limit=MAX_COMPLETIONS)))
 complete_agents = _completing(lambda hf: ((a.name, a.description) for a in hf.agents.list()))
 _artifacts = _completing(lambda hf: ((a.id, a.title) for a in hf.artifacts.list(limit=MAX_COMPLETIONS)))
 _files = _completing(lambda hf: ((f.id, f.name) for f in hf.files.list(limit=MAX_COMPLETIONS)))
-_spaces = _completing(lambda hf: ((s.id, s.name) for s in hf.spaces.list(limit=MAX_COMPLETIONS)))
+complete_spaces = _completing(lambda hf: ((s.id, s.name) for s in hf.spaces.list(limit=MAX_COMPLETIONS)))
+
+
+def complete_items(
+    path: str, *, key: str = "id", text: str, items: str = "items"
+) -> Callable[[Any, str], list[tuple[str, str]]]:
+    """Return a completion with the items of a list; a path without a leading slash is one of the space."""
+
+    def read(hf: "SyncClient") -> Iterable[tuple[str, str]]:
+        target = path if path.startswith("/") else hf.path(f"/{path}")
+        found = msgspec.json.decode(hf.request("GET", target, query={"limit": str(MAX_COMPLETIONS)}))
+        return ((each[key], each.get(text) or "") for each in found[items])
+
+    return _completing(read)
+
+
+def complete_profiles(incomplete: str) -> list[str]:
+    """Return the profiles of this user whose names begin like this."""
+    from holdfast.cli.connection import read_profiles
+
+    try:
+        return [name for name in read_profiles().profiles if name.startswith(incomplete)]
+    except HoldfastError:
+        return []
 
 
 def _not_empty(value: str) -> str:
@@ -53,10 +78,10 @@ def _not_empty(value: str) -> str:
 
 
 RunArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="RUN_ID", parser=_not_empty, autocompletion=_runs, help="The run.")
+    str, typer.Argument(metavar="RUN_ID", parser=_not_empty, autocompletion=complete_runs, help="The run.")
 ]
 ThreadArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="THREAD_ID", parser=_not_empty, autocompletion=_threads, help="The thread.")
+    str, typer.Argument(metavar="THREAD_ID", parser=_not_empty, autocompletion=complete_threads, help="The thread.")
 ]
 AgentArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="AGENT", parser=_not_empty, autocompletion=complete_agents, help="The agent.")
@@ -68,10 +93,16 @@ FileArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="FILE_ID", parser=_not_empty, autocompletion=_files, help="The file.")
 ]
 SpaceArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="SPACE_ID", parser=_not_empty, autocompletion=_spaces, help="The space.")
+    str, typer.Argument(metavar="SPACE_ID", parser=_not_empty, autocompletion=complete_spaces, help="The space.")
 ]
 TaskArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="TASK_ID", parser=_not_empty, help="The task, by its id or that of its run.")
+    str,
+    typer.Argument(
+        metavar="TASK_ID",
+        parser=_not_empty,
+        autocompletion=complete_items("/tasks", text="input", items="tasks"),
+        help="The task, by its id or that of its run.",
+    ),
 ]
 InputArgument: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="INPUT", help="The message; `-`, or nothing in a pipe, reads stdin.")
@@ -83,11 +114,12 @@ AgentFilter: TypeAlias = Annotated[
     str | None, typer.Option("--agent", metavar="NAME", autocompletion=complete_agents, help="Only of this agent.")
 ]
 ThreadFilter: TypeAlias = Annotated[
-    str | None, typer.Option("--thread", "-t", metavar="ID", autocompletion=_threads, help="Only of this thread.")
+    str | None,
+    typer.Option("--thread", "-t", metavar="ID", autocompletion=complete_threads, help="Only of this thread."),
 ]
 ThreadOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--thread", "-t", metavar="ID", autocompletion=_threads, help="The thread to continue."),
+    typer.Option("--thread", "-t", metavar="ID", autocompletion=complete_threads, help="The thread to continue."),
 ]
 ModelOption: TypeAlias = Annotated[
     str | None, typer.Option("--model", "-m", metavar="NAME", help="The model, in place of that of the agent.")

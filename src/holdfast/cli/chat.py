@@ -18,12 +18,12 @@ from holdfast.cli.arguments import ModelOption, ThreadOption, complete_agents
 from holdfast.cli.command import connect_async, options, server_options
 from holdfast.cli.main import EXIT_INTERRUPTED
 from holdfast.cli.output import print_message
-from holdfast.cli.questions import describe_question, parse_answer
+from holdfast.cli.questions import describe_question, edit_json, parse_answer
 from holdfast.concurrency import cancel_and_wait, start_background
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid
 from holdfast.domain.interrupt import Interrupt
-from holdfast.domain.message import Role
-from holdfast.domain.run import Run
+from holdfast.domain.message import Message, Role
+from holdfast.domain.run import Run, RunStatus
 
 if TYPE_CHECKING:
     from holdfast.cli.terminal_view import TerminalView
@@ -36,12 +36,15 @@ SHOWN_MESSAGES: Final = 6
 PROMPT: Final = "you › "
 HELP: Final = """\
 /fork [NUMBER]  send the next message on a new branch: after message NUMBER, or in place of your last one
-/retry          go on after a failed or cancelled run
+/retry          answer your last message again on a new branch; after a failed or cancelled run, go on with it
 /model [NAME]   use another model from the next message on; without a name, that of the agent
 /agent NAME     talk to another agent from the next message on
 /thread [ID]    show the thread, or go to another one
 /cancel         stop the run (while it works)
 /quit           leave; the thread stays"""
+QUIT_COMMANDS: Final = frozenset({"/quit", "/exit", "/q"})
+IDLE_COMMANDS: Final = frozenset({"/fork", "/retry", "/model", "/agent", "/thread"})
+"""Commands that need a run to have ended: another line that begins with `/` is an answer, or steers."""
 
 
 class CtrlC:
@@ -105,6 +108,9 @@ class Conversation:
         self._asking: Sequence[Interrupt] = ()
         """The open questions that the person answers next."""
         self._interactive = sys.stdin.isatty()
+        self._showing = asyncio.Event()
+        """Cleared while a prompt must not be mixed with output."""
+        self._showing.set()
 
     async def run(self) -> int:
         """Talk until the person leaves; return the exit code."""
@@ -119,7 +125,7 @@ class Conversation:
             match await self._inputs.get():
                 case None:
                     return 0
-                case str(line) if line.strip() in ("/quit", "/exit", "/q"):
+                case str(line) if line.strip() in QUIT_COMMANDS:
                     return 0
                 case str(line) if line.strip():
                     if not await self._handle(line.strip()):
@@ -165,21 +171,35 @@ class Conversation:
             case "/fork":
                 await self._prepare_fork(value)
             case "/retry" if self._last is not None:
-                return await self._follow(await self._last.retry())
+                return await self._follow(await self._retry(self._last))
             case _:
                 print_message(f"`{line}` is not a command here: /help lists them")
         return True
+
+    async def _retry(self, last: "RemoteRun") -> "RemoteRun":
+        ended = await last.get()
+        if ended.status is not RunStatus.COMPLETED:
+            return await last.retry()
+        messages, at = await self._last_message(last)
+        if at == 0:  # there is nothing to branch from
+            return await self._hf.start(self._agent, ended.input, model=self._model)
+        after = messages[at - 1].sequence
+        return await last.fork(ended.input, after=after, agent=self._agent, model=self._model)
+
+    async def _last_message(self, run: "RemoteRun") -> tuple[list[Message], int]:
+        """Return the messages that a run sees, and the place of the last one of the person."""
+        messages = [message for message in await run.messages() if message.sequence is not None]
+        return messages, max(index for index, message in enumerate(messages) if message.role is Role.USER)
 
     async def _prepare_fork(self, value: str) -> None:
         if self._last is None:
             raise Invalid("there is no run to branch from yet: say something first")
         if value and not value.isdecimal():
             raise Invalid("/fork takes the number of a message, such as `/fork 3`")
-        messages = [message for message in await self._last.messages() if message.sequence is not None]
         if value:
             self._fork_after = int(value)
         else:
-            at = max(index for index, message in enumerate(messages) if message.role is Role.USER)
+            messages, at = await self._last_message(self._last)
             if at == 0:
                 raise Invalid("there is nothing before your first message: start a new conversation instead")
             self._fork_after = messages[at - 1].sequence
@@ -223,6 +243,8 @@ class Conversation:
         ended = await run.get()
         if ended.error is not None:
             print_message(f"{ended.error.message} [{ended.error.code}]; /retry goes on after the last step")
+        elif ended.status is RunStatus.CANCELLED:
+            print_message("cancelled; /retry goes on after the last step")
         return True
 
     async def _show(self, run: "RemoteRun") -> None:
@@ -231,6 +253,7 @@ class Conversation:
         from holdfast.domain.events.messages import InterruptOutcome
 
         async for event in run.stream(on_connection=self._view.notify, retry_seconds=float("inf")):
+            await self._showing.wait()
             self._view.show_event(event.data)
             with suppress(Invalid):
                 decoded = decode_event(event.data)
@@ -255,7 +278,7 @@ class Conversation:
     async def _answer(self, run: "RemoteRun", typed: str) -> None:
         question, *others = self._asking
         try:
-            response = parse_answer(question, typed.strip())
+            response = parse_answer(question, typed.strip(), edit=edit_json if self._interactive else None)
             await self._hf.run(question.run_id).respond(response, interrupt_id=question.id, digest=question.digest)
         except HoldfastError as error:
             print_message(error.message)
@@ -270,29 +293,36 @@ class Conversation:
         if not isinstance(given, str):
             return await self._detach(run)
         line = given.strip()
+        word = line.partition(" ")[0]
         if not line:
             return True
         if line == "/cancel":
             await self._cancel(run)
-        elif line in ("/quit", "/exit", "/q"):
+        elif line in QUIT_COMMANDS:
             return await self._detach(run)
+        elif line == "/help" or word in IDLE_COMMANDS:
+            state = "waits for your answer" if self._asking else "works"
+            self._view.notify(HELP if line == "/help" else f"`{word}` is for later: the run {state}; /cancel stops it")
+            self._prompt("answer › " if self._asking else "")
         elif self._asking:
             await self._answer(run, line)
         else:
             try:
                 await run.steer(line)
-                print_message("sent; the agent reads it before its next step")
+                self._view.notify("sent; the agent reads it before its next step")
             except HoldfastError as error:
-                print_message(f"{error.message} [{error.code}]")
+                self._view.notify(f"{error.message} [{error.code}]")
         return True
 
     async def _detach(self, run: "RemoteRun") -> bool:
         """Leave a run that works; on a second Ctrl-C offer to cancel it. Return true if it was cancelled instead."""
-        print_message("\ndetaching, the run continues; Ctrl-C again to cancel it instead")
+        self._showing.clear()
+        self._view.notify("\ndetaching, the run continues; Ctrl-C again to cancel it instead")
         if await self._interrupted_again():
             self._prompt("cancel the run? [y/N] ")
             if str(await self._inputs.get()).strip().lower() in ("y", "yes"):
                 await self._cancel(run)
+                self._showing.set()
                 return True
         agent = "" if self._agent is None else f" {self._agent}"
         print_message(f"resume: holdfast chat{agent} --thread {self._thread}{server_options()}")

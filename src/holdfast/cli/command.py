@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from holdfast.cli.arguments import complete_profiles, complete_spaces
+
 if TYPE_CHECKING:
     from holdfast.cli.connection import Target
     from holdfast.client.client import Client
@@ -40,9 +42,17 @@ OutputOption: TypeAlias = Annotated[
 ]
 UrlOption: TypeAlias = Annotated[str | None, typer.Option("--url", metavar="URL", help="The URL of the server.")]
 ProfileOption: TypeAlias = Annotated[
-    str | None, typer.Option("--profile", metavar="NAME", help="The profile with the URL, the key and the space.")
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        autocompletion=complete_profiles,
+        help="The profile with the URL, the key and the space.",
+    ),
 ]
-SpaceOption: TypeAlias = Annotated[str | None, typer.Option("--space", metavar="ID", help="The space.")]
+SpaceOption: TypeAlias = Annotated[
+    str | None, typer.Option("--space", metavar="ID", autocompletion=complete_spaces, help="The space.")
+]
 
 
 class CommonOptions(NamedTuple):

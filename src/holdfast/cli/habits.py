@@ -8,7 +8,13 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from holdfast.cli.arguments import LimitOption, decode_json
+from holdfast.cli.arguments import (
+    LimitOption,
+    complete_agents,
+    complete_items,
+    complete_threads,
+    decode_json,
+)
 from holdfast.cli.command import command, connect, new_group, options
 from holdfast.cli.output import print_json
 from holdfast.cli.tables import one_line, print_done, print_list, print_object, short_time
@@ -67,10 +73,32 @@ def _print_made(value: Mapping[str, Any], *lines: str) -> None:
         typer.echo("\n".join(lines))
 
 
-ReminderArgument = Annotated[str, typer.Argument(metavar="REMINDER_ID", help="The id of a reminder.")]
-ScheduleArgument = Annotated[str, typer.Argument(metavar="SCHEDULE_ID", help="The id of a schedule.")]
-DaemonArgument = Annotated[str, typer.Argument(metavar="AGENT", help="The name of a daemon.")]
-WebhookArgument = Annotated[str, typer.Argument(metavar="WEBHOOK_ID", help="The id of a webhook.")]
+ReminderArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="REMINDER_ID", autocompletion=complete_items("reminders", text="content"), help="The id of a reminder."
+    ),
+]
+ScheduleArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCHEDULE_ID", autocompletion=complete_items("schedules", text="name"), help="The id of a schedule."
+    ),
+]
+DaemonArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="AGENT",
+        autocompletion=complete_items("daemons", key="name", text="state"),
+        help="The name of a daemon.",
+    ),
+]
+WebhookArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="WEBHOOK_ID", autocompletion=complete_items("webhooks", text="url"), help="The id of a webhook."
+    ),
+]
 ZoneOption = Annotated[str | None, typer.Option(metavar="ZONE", help="The IANA zone of a local time or of cron.")]
 
 
@@ -84,12 +112,18 @@ def set_reminder(
     about: Annotated[str | None, typer.Option(metavar="WORDS", help="What a message must be about.")] = None,
     priority: Annotated[ReminderPriority, typer.Option(help="How important it is.")] = ReminderPriority.NORMAL,
     timezone: ZoneOption = None,
-    thread: Annotated[str | None, typer.Option(metavar="THREAD_ID", help="Remind in this thread only.")] = None,
+    thread: Annotated[
+        str | None,
+        typer.Option(metavar="THREAD_ID", autocompletion=complete_threads, help="Remind in this thread only."),
+    ] = None,
     context: Annotated[str | None, typer.Option(metavar="TEXT", help="Background to read with it.")] = None,
     recurrence: Annotated[
         str | None, typer.Option(metavar="CRON", help="Repeat by this cron expression, or `always` for a condition.")
     ] = None,
-    run: Annotated[str | None, typer.Option(metavar="AGENT", help="Also start a run of this agent.")] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(metavar="AGENT", autocompletion=complete_agents, help="Also start a run of this agent."),
+    ] = None,
 ) -> None:
     """Set a reminder for a time, a condition or a context, and print its id."""
     triggers: list[tuple[TriggerType, Json]] = [

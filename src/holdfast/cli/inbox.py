@@ -1,5 +1,6 @@
 """`holdfast ask` and `holdfast approvals`: one answer from an agent, and the questions of agents to people."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +18,7 @@ from holdfast.cli.arguments import (
 )
 from holdfast.cli.command import connect, options, server_options
 from holdfast.cli.output import print_json, print_message
-from holdfast.cli.questions import answer_command, describe_question, parse_answer
+from holdfast.cli.questions import answer_command, describe_question, edit_json, parse_answer
 from holdfast.cli.runs import EXIT_CODES, EXIT_WAITING, explain
 from holdfast.cli.tables import one_line, print_list
 from holdfast.domain.errors import Conflict, Invalid
@@ -99,14 +100,40 @@ def _ask_person(question: Interrupt) -> object:
     """Return the response to a question that a person types, or one of the marks to skip it or to stop."""
     for line in describe_question(question):
         typer.echo(line)
+    one_key = "decision" in ((question.response_schema or {}).get("properties") or {})
     while True:
+        typed = _read_key("(s skip, q quit) › ") if one_key else _read_line("(s skip, q quit) › ")
+        if typed in ("s", "q", "", None):
+            return _SKIP if typed in ("s", "") else _QUIT
         try:
-            typed = input("(s skip, q quit) › ").strip()
-        except EOFError:
-            return _QUIT
-        if typed in ("s", "q", ""):
-            return _QUIT if typed == "q" else _SKIP
-        try:
-            return parse_answer(question, typed)
+            if typed == "d" and one_key:
+                typed = f"d {_read_line('reason (optional) › ') or ''}"
+            return parse_answer(question, str(typed), edit=edit_json)
         except Invalid as error:
             print_message(error.message)
+
+
+def _read_line(prompt: str) -> str | None:
+    """Return a line that a person types; null at the end of the input."""
+    try:
+        return input(prompt).strip()
+    except EOFError:
+        return None
+
+
+def _read_key(prompt: str) -> str | None:
+    """Return the key that a person presses, without Return; null at the end of the input."""
+    import termios
+    import tty
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)  # drops what was typed before the question was shown
+        sys.stdout.write(prompt)
+        sys.stdout.flush()
+        key = os.read(terminal, 32).decode(errors="replace")
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+    typer.echo(key if key.isprintable() else "")
+    return None if key in ("", "\x04") else key.strip()

@@ -13,13 +13,13 @@ import typer
 
 from holdfast.cli.command import WholeHelpCommand, new_group
 from holdfast.cli.output import DatabaseOption, JsonFlag, WorkspaceOption, print_json, print_line, print_message
-from holdfast.control.api_keys import KeyRequest, MadeKey
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.space import ApiKey, Scope
 
 if TYPE_CHECKING:
     from holdfast.client.client import Client
+    from holdfast.control.api_keys import KeyRequest, MadeKey
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ key: Final = new_group("Create, list and revoke API keys.")
 class KeyAdmin(Protocol):
     """API keys of a database or a server."""
 
-    async def create(self, request: KeyRequest) -> MadeKey:
+    async def create(self, request: "KeyRequest") -> "MadeKey":
         """Create a key."""
 
     async def all(self) -> list[ApiKey]:
@@ -50,8 +50,10 @@ class _ServerKeys:
     def __init__(self, client: "Client") -> None:
         self._client = client
 
-    async def create(self, request: KeyRequest) -> MadeKey:
+    async def create(self, request: "KeyRequest") -> "MadeKey":
         """Create a key."""
+        from holdfast.control.api_keys import MadeKey
+
         return await self._client.send("POST", "/keys", MadeKey, body=request, in_space=False)
 
     async def all(self) -> list[ApiKey]:
@@ -91,6 +93,8 @@ def create(
     as_json: JsonFlag = False,
 ) -> None:
     """Create a key called NAME and print its secret, which is shown only once."""
+    from holdfast.control.api_keys import KeyRequest
+
     expires_at = None
     if days is not None:
         expires_at = instant(Millis(int((datetime.now(UTC) + timedelta(days=days)).timestamp() * 1000)))
@@ -103,7 +107,7 @@ def create(
         expires_at=expires_at,
     )
 
-    async def create(keys: KeyAdmin) -> tuple[MadeKey, bool]:
+    async def create(keys: KeyAdmin) -> "tuple[MadeKey, bool]":
         is_first = not await keys.all()
         return await keys.create(request), is_first
 

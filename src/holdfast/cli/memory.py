@@ -7,22 +7,32 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from holdfast.cli.arguments import LimitOption, RunArgument, read_input
+from holdfast.cli.arguments import (
+    LimitOption,
+    RunArgument,
+    complete_items,
+    complete_runs,
+    complete_threads,
+    read_input,
+)
 from holdfast.cli.command import command, connect, new_group, options
 from holdfast.cli.output import print_json, print_message
 from holdfast.cli.tables import one_line, print_done, print_list, print_object, short_time, write_content
-from holdfast.control.run_details import RunContextView
 from holdfast.domain.content import Json
 from holdfast.domain.context import InjectedItem
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.forgetting import ForgetReceipt
 from holdfast.domain.memory import Memory, MemoryStatus, MemoryType, Provenance
 from holdfast.domain.recall import RecallStatus
-from holdfast.ports.memory import RestoredMemories
 
 memory: Final = new_group("Read, search, correct, export and forget what a space remembers.")
 
-MemoryArgument = Annotated[str, typer.Argument(metavar="MEMORY_ID", help="The id of the memory.")]
+MemoryArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MEMORY_ID", autocompletion=complete_items("memories", text="text"), help="The id of the memory."
+    ),
+]
 TextArgument = Annotated[str | None, typer.Argument(metavar="TEXT", help="The statement; by default from stdin.")]
 TypeOption = Annotated[MemoryType | None, typer.Option("--type", help="Only memories of this type.")]
 StandingOption = Annotated[bool, typer.Option("--standing", help="Show it to agents with every message.")]
@@ -34,7 +44,10 @@ def list_memories(
     type: TypeOption = None,
     status: Annotated[MemoryStatus | None, typer.Option(help="Only memories with this status.")] = None,
     tag: Annotated[str | None, typer.Option(metavar="TAG", help="Only memories with this tag.")] = None,
-    thread: Annotated[str | None, typer.Option(metavar="THREAD_ID", help="Only memories of this thread.")] = None,
+    thread: Annotated[
+        str | None,
+        typer.Option(metavar="THREAD_ID", autocompletion=complete_threads, help="Only memories of this thread."),
+    ] = None,
     limit: LimitOption = 50,
 ) -> None:
     """List memories, newest first."""
@@ -109,6 +122,8 @@ def show(memory_id: MemoryArgument) -> None:
 @command(memory)
 def why(run_id: RunArgument) -> None:
     """Show what was recalled into the prompt of RUN_ID, with the parts of each score."""
+    from holdfast.control.run_details import RunContextView
+
     with connect() as hf:
         view = hf.send("GET", f"/runs/{quote(run_id, safe='')}/context", RunContextView)
     items: list[InjectedItem] = [] if view.context is None else view.context.memory
@@ -195,8 +210,13 @@ def retract(memory_id: MemoryArgument) -> None:
 def forget(
     memory_id: Annotated[list[str] | None, typer.Argument(metavar="[MEMORY_ID]...", help="Memories to forget.")] = None,
     message: Annotated[list[str] | None, typer.Option(metavar="MESSAGE_ID", help="A message; may be repeated.")] = None,
-    thread: Annotated[str | None, typer.Option(metavar="THREAD_ID", help="Everything said on this thread.")] = None,
-    run: Annotated[str | None, typer.Option(metavar="RUN_ID", help="Everything said in this run.")] = None,
+    thread: Annotated[
+        str | None,
+        typer.Option(metavar="THREAD_ID", autocompletion=complete_threads, help="Everything said on this thread."),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="RUN_ID", autocompletion=complete_runs, help="Everything said in this run.")
+    ] = None,
     entity: Annotated[str | None, typer.Option(metavar="NAME", help="The memories about this name.")] = None,
     author: Annotated[str | None, typer.Option(metavar="NAME", help="What this author said and kept.")] = None,
     before: Annotated[str | None, typer.Option(metavar="TIME", help="What was said and kept before.")] = None,
@@ -254,6 +274,8 @@ def import_memories(
     if not content.strip():
         raise Invalid(f"`{file}` is empty: name an export", field="file")
     query = {"missing_sources": "drop"} if drop_missing_sources else {}
+    from holdfast.ports.memory import RestoredMemories
+
     with connect() as hf:
         sent = hf.request(
             "POST",

@@ -151,7 +151,7 @@ def top(
         float, typer.Option("--interval", "-i", metavar="SECONDS", min=0.2, help="Seconds between two looks.")
     ] = 1.0,
 ) -> None:
-    """Show the active runs of the space, the queue, tokens and cost, live until Ctrl-C."""
+    """Show the active runs of the space, the queue, workers, tokens and cost, live until Ctrl-C."""
     import sys
 
     with connect() as hf:
@@ -197,6 +197,7 @@ def _metrics(hf: "SyncClient") -> dict[str, float]:
 
 
 _TOP_METRICS: Final = {
+    "holdfast_workers": "workers",
     "holdfast_queue_oldest_seconds": "oldest in queue",
     "holdfast_runs_claimed_total": "runs claimed",
     "holdfast_model_tokens_total": "tokens",

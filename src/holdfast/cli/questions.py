@@ -1,7 +1,12 @@
 """Questions of a waiting run in a terminal: the fields to fill in, and the command that answers."""
 
+import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -138,13 +143,16 @@ def describe_question(question: Interrupt) -> Iterator[str]:
         yield "answer as JSON"
 
 
-def parse_answer(question: Interrupt, typed: str) -> Json:
-    """Return the response that a person typed; raise `Invalid` with what is expected."""
+def parse_answer(question: Interrupt, typed: str, *, edit: Callable[[Json], Json] | None = None) -> Json:
+    """Return the response that a person typed; raise `Invalid` with what is expected.
+
+    `edit` lets the person change the arguments of a call, where `e` is typed without them.
+    """
     schema = question.response_schema or {}
     properties = schema.get("properties") or {}
     word, _, rest = typed.partition(" ")
     if "decision" in properties:
-        return _decision(question, word, rest.strip())
+        return _decision(question, word, rest.strip(), edit)
     if "action" in properties:
         if word in ("d", "decline", "n"):
             return {"action": "decline"}
@@ -172,7 +180,27 @@ def form_content(fields: Sequence[str]) -> dict[str, Json]:
     return content
 
 
-def _decision(question: Interrupt, word: str, rest: str) -> Json:
+def edit_json(value: Json) -> Json:
+    """Return a value that the person changed in an editor; raise `Invalid` if nothing was changed."""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(filter(shutil.which, ("nano", "vi")), None)
+    if editor is None:
+        raise Invalid(f"there is no editor: set EDITOR, or write the changed arguments after `e`: e {_json(value)}")
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
+        file = Path(folder, "arguments.json")
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+        try:
+            ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
+        except OSError as exc:
+            raise Invalid(f"`{editor}` cannot be started: {exc.strerror}; set EDITOR") from exc
+        if ended.returncode != 0:
+            raise Invalid(f"`{editor}` ended with code {ended.returncode}: nothing was sent")
+        changed = _parse_json(file.read_text())
+    if changed == value:
+        raise Invalid("nothing was changed: type `a` to approve the call as it is")
+    return changed
+
+
+def _decision(question: Interrupt, word: str, rest: str, edit: Callable[[Json], Json] | None) -> Json:
     match word:
         case "a" | "y" | "yes" | "approve":
             return {"decision": "approve"}
@@ -182,10 +210,12 @@ def _decision(question: Interrupt, word: str, rest: str) -> Json:
             return {"decision": "deny", **({"reason": rest} if rest else {})}
         case "e" | "edit" if rest:
             return {"decision": "approve", "arguments": _parse_json(rest)}
+        case "e" | "edit" if edit is not None:
+            return {"decision": "approve", "arguments": edit(question.arguments)}
         case "e" | "edit":
             raise Invalid(f"write the changed arguments after `e`, such as: e {_json(question.arguments)}")
         case _:
-            raise Invalid("type `a` to approve, `d` to deny, `e JSON` to approve changed arguments, or `A` for always")
+            raise Invalid("type `a` to approve, `d` to deny, `e` to approve changed arguments, or `A` for always")
 
 
 def _parse_json(text: str) -> Json:

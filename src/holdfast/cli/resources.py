@@ -6,12 +6,20 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from holdfast.cli.arguments import ArtifactArgument, FileArgument, LimitOption, SpaceArgument
+from holdfast.cli.arguments import (
+    ArtifactArgument,
+    FileArgument,
+    LimitOption,
+    SpaceArgument,
+    complete_runs,
+    complete_threads,
+)
 from holdfast.cli.command import command, connect, connect_async, new_group, options, run_until_interrupted
 from holdfast.cli.output import print_json
 from holdfast.cli.tables import one_line, print_done, print_list, print_object, short_time, write_content
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.notification import Notification
+from holdfast.domain.packages import install_command
 
 artifact: Final = new_group("List and read artifacts.")
 file: Final = new_group("Store, list and read files.")
@@ -26,8 +34,12 @@ FileOption = Annotated[
 
 @command(artifact, "list")
 def list_artifacts(
-    run: Annotated[str | None, typer.Option(metavar="RUN_ID", help="Only of this run.")] = None,
-    thread: Annotated[str | None, typer.Option(metavar="THREAD_ID", help="Only of this thread.")] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="RUN_ID", autocompletion=complete_runs, help="Only of this run.")
+    ] = None,
+    thread: Annotated[
+        str | None, typer.Option(metavar="THREAD_ID", autocompletion=complete_threads, help="Only of this thread.")
+    ] = None,
     limit: LimitOption = 50,
 ) -> None:
     """List artifacts, newest first."""
@@ -256,6 +268,9 @@ def list_models(
         catalog = msgspec.json.decode(hf.request("GET", "/models"))
     usable = {each["name"] for each in catalog["providers"] if each.get("has_key")}
     wanted = {provider} if provider is not None else usable
+    empty = "no provider has a key: set one, such as OPENAI_API_KEY" if provider is None else "no such model"
+    if not catalog["models"]:
+        empty = f"the server has no list of models: run `{install_command('openai')}` for it"
     print_list(
         [each for each in catalog["models"] if each["provider"] in wanted],
         [
@@ -264,5 +279,5 @@ def list_models(
             ("input", lambda each: each["input_usd_per_million"]),
             ("output", lambda each: each["output_usd_per_million"]),
         ],
-        empty="no provider has a key: set one, such as OPENAI_API_KEY" if provider is None else "no such model",
+        empty=empty,
     )

@@ -14,6 +14,7 @@ from holdfast.cli.arguments import (
     RunArgument,
     ThreadFilter,
     ThreadOption,
+    complete_runs,
     read_input,
 )
 from holdfast.cli.command import command, connect, new_group, options, server_options
@@ -35,7 +36,9 @@ def start(
     input: InputArgument = None,
     thread: ThreadOption = None,
     model: ModelOption = None,
-    base: Annotated[str | None, typer.Option(metavar="RUN_ID", help="The run to continue from.")] = None,
+    base: Annotated[
+        str | None, typer.Option(metavar="RUN_ID", autocompletion=complete_runs, help="The run to continue from.")
+    ] = None,
     title: Annotated[str | None, typer.Option(metavar="TEXT", help="The title of a new thread.")] = None,
     tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag; may be repeated.")] = None,
 ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -63,8 +64,6 @@ def serve(
     as_json: JsonFlag = False,
 ) -> None:
     """Serve a workspace: run its agents and serve the API at /api. SIGTERM and Ctrl-C shut it down gracefully."""
-    import uvloop
-
     from holdfast.bootstrap.server import serve as serve_workspace
     from holdfast.bootstrap.server_options import ServerOptions
 
@@ -94,5 +93,14 @@ def serve(
         else:
             print_message(f"holdfast {holdfast.__version__} serving {workspace} at {url}")
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         runner.run(serve_workspace(options, on_ready=announce))
+
+
+def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return the factory of uvloop's event loop if it is installed, else of that of Python."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:  # an extra
+        return asyncio.new_event_loop
+    return new_event_loop

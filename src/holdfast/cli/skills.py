@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from holdfast.cli.arguments import LimitOption, RunArgument
+from holdfast.cli.arguments import LimitOption, RunArgument, complete_items
 from holdfast.cli.command import command, connect, new_group, options
 from holdfast.cli.output import print_json, print_message
 from holdfast.cli.tables import one_line, print_done, print_list, print_object, short_time, write_content
@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
 skill: Final = new_group("List, change, import, export and check skills.")
 
-SkillArgument: TypeAlias = Annotated[str, typer.Argument(metavar="SKILL", help="The name or id of a custom skill.")]
+SkillArgument: TypeAlias = Annotated[
+    str,
+    typer.Argument(
+        metavar="SKILL",
+        autocompletion=complete_items("skills", key="name", text="description"),
+        help="The name or id of a custom skill.",
+    ),
+]
 
 
 class _Versions(msgspec.Struct, frozen=True, kw_only=True):

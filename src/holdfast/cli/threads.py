@@ -1,17 +1,28 @@
 """`holdfast thread …`: read, branch, export and close threads."""
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 import typer
 
-from holdfast.cli.arguments import AgentFilter, InputArgument, LimitOption, ModelOption, ThreadArgument, read_input
+from holdfast.cli.arguments import (
+    AgentFilter,
+    InputArgument,
+    LimitOption,
+    ModelOption,
+    ThreadArgument,
+    complete_agents,
+    complete_runs,
+    read_input,
+)
 from holdfast.cli.command import command, connect, new_group, options, run_until_interrupted
 from holdfast.cli.output import print_json, print_message
 from holdfast.cli.tables import one_line, print_done, print_list, print_object, print_tree, short_time
-from holdfast.control.threads import RunNode
 from holdfast.domain.errors import NotFound
 from holdfast.domain.thread import ThreadStatus
+
+if TYPE_CHECKING:
+    from holdfast.control.threads import RunNode
 
 thread: Final = new_group("Read, branch, export and close threads.")
 
@@ -88,7 +99,7 @@ def tree(thread_id: ThreadArgument) -> None:
         )
 
 
-def _place(node: RunNode) -> str:
+def _place(node: "RunNode") -> str:
     return "" if node.base_sequence is None else f"  after message {node.base_sequence}"
 
 
@@ -97,12 +108,18 @@ def fork(
     thread_id: ThreadArgument,
     input: InputArgument = None,
     run: Annotated[
-        str | None, typer.Option(metavar="RUN_ID", help="The run to branch from; by default the newest.")
+        str | None,
+        typer.Option(
+            metavar="RUN_ID", autocompletion=complete_runs, help="The run to branch from; by default the newest."
+        ),
     ] = None,
     after: Annotated[
         int | None, typer.Option(metavar="NUMBER", min=0, help="Branch after this message; by default after the run.")
     ] = None,
-    agent: Annotated[str | None, typer.Option(metavar="NAME", help="The agent; by default that of the thread.")] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", autocompletion=complete_agents, help="The agent; by default that of the thread."),
+    ] = None,
     model: ModelOption = None,
 ) -> None:
     """Start a run on a new branch of a thread, and print its id."""
@@ -122,10 +139,15 @@ def search(
     limit: Annotated[
         int, typer.Option("--limit", "-n", metavar="NUMBER", min=1, max=100, help="At most so many.")
     ] = 10,
+    type: Annotated[
+        Literal["all", "keyword", "semantic"],
+        typer.Option(metavar="TYPE", help="`keyword` (words), `semantic` (meaning), or `all` (both)."),
+    ] = "all",
 ) -> None:
-    """Search what was said in threads, best first."""
+    """Search what was said in threads, and their outlines, best first."""
+    query = {"q": text, "limit": limit, "type": type}
     with connect() as hf:
-        found = msgspec.json.decode(hf.request("GET", hf.path("/threads/search"), query={"q": text, "limit": limit}))
+        found = msgspec.json.decode(hf.request("GET", hf.path("/threads/search"), query=query))
     if found["notice"]:
         print_message(found["notice"])
     print_list(
@@ -135,6 +157,7 @@ def search(
             ("score", lambda hit: f"{hit['score']:.2f}"),
             ("last run", lambda hit: short_time(hit["thread"]["last_run_at"])),
             ("title", lambda hit: one_line(hit["thread"]["title"])),
+            ("excerpt", lambda hit: one_line((hit["messages"] or [hit])[0]["excerpt"]["text"])),
         ],
         empty="no thread matches",
     )

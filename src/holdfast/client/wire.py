@@ -24,6 +24,7 @@ from holdfast.domain.errors import (
     NotHoldfast,
     ServerUnreachable,
     Unavailable,
+    error_class_of,
 )
 
 DEFAULT_URL: Final = "http://127.0.0.1:5050"
@@ -103,16 +104,9 @@ def response_error(status: int, body: bytes) -> HoldfastError:
         if status >= httpx2.codes.INTERNAL_SERVER_ERROR:
             return ServerUnreachable(f"it responded with status {status}")
         return not_holdfast_error()
-    kind = next((each for each in _error_classes(HoldfastError) if each.code == detail.code), None)
-    error = (kind or _class_of_status(status))(detail.message, **detail.details)
+    error = (error_class_of(detail.code) or _class_of_status(status))(detail.message, **detail.details)
     error.code = detail.code  # type: ignore[misc]  # a server may have codes that this client has no class for
     return error
-
-
-def _error_classes(base: type[HoldfastError]) -> Iterator[type[HoldfastError]]:
-    yield base
-    for below in base.__subclasses__():
-        yield from _error_classes(below)
 
 
 def _class_of_status(status: int) -> type[HoldfastError]:

@@ -1,6 +1,6 @@
 """Runtime ports for workers in the same process: the agent library and subagent runs. A worker acts under its lease."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -116,8 +116,15 @@ class LocalMemoryLibrary:
     """`MemoryLibrary` over the memories and memory files of a store."""
 
     def __init__(
-        self, memories: Memories, graph: MemoryGraph, messages: Messages, recall: Recall, files: MemoryFiles
+        self,
+        memories: Memories,
+        graph: MemoryGraph,
+        messages: Messages,
+        recall: Recall,
+        files: MemoryFiles,
+        redact: Callable[[str], str] = str,
     ) -> None:
+        self._redact = redact
         self._messages = messages
         self._memories = memories
         self._graph = graph
@@ -137,11 +144,15 @@ class LocalMemoryLibrary:
         return await self._memories.equal(lease.space_id, text)
 
     async def standing(self, lease: Lease) -> list[Memory]:
-        """Return the standing memories in force, and those that wait for acceptance in a person's own words."""
+        """Return the standing memories in force, and the proposed ones in the words of the run's own author."""
         in_force = await self._memories.standing(lease.space_id, limit=MAX_STANDING)
         where = MemoryFilter(status=MemoryStatus.PROPOSED, standing=True)
         proposed = (await self._memories.page(lease.space_id, where=where, limit=MAX_STANDING)).items
-        own_words = [memory for memory in proposed if memory.origin is MemoryOrigin.PERSON and not memory.taint]
+        own_words = [
+            memory
+            for memory in proposed
+            if memory.origin is MemoryOrigin.PERSON and not memory.taint and memory.author == lease.run.created_by
+        ]
         return sorted([*in_force, *own_words], key=lambda memory: memory.created_at, reverse=True)[:MAX_STANDING]
 
     async def messages(self, lease: Lease, names: Sequence[tuple[ThreadId, MessageId]]) -> list[MessageNode]:
@@ -153,6 +164,11 @@ class LocalMemoryLibrary:
             replace(node, superseded_by=replaced.get((node.thread_id, node.id), []))
             for node in await self._graph.messages(lease.space_id, names)
         ]
+
+    async def neighbours(self, lease: Lease, names: Sequence[tuple[ThreadId, int]]) -> list[MessageNode]:
+        """Return what was said around some messages."""
+        found = await self._graph.neighbours(lease.space_id, names) if names else []
+        return [replace(node, text=self._redact(node.text)) for node in found]
 
     async def conversation(self, lease: Lease, runs: Sequence[RunId]) -> list[MessageNode]:
         """Return what people and the model said in these runs."""
@@ -212,8 +228,8 @@ class LocalSubagentRuns:
     async def spawn(self, lease: Lease, new: NewRun, *, awaited: bool = False, pending_spawns: int = 0) -> Run:
         """Create a run, or return the one that has the id of `new`."""
         await self._check_lease(lease)
-        assert new.id is not None
-
+        if new.id is None or new.parent_run_id not in (None, lease.run_id):
+            raise Invalid("a spawned run needs an id, and this run or none as its parent", field="parent_run_id")
         with suppress(NotFound):
             return await self._runs.get(lease.space_id, new.id)
         if new.parent_run_id is not None:
@@ -241,6 +257,8 @@ class LocalSubagentRuns:
         """Cancel the children that have not ended."""
         await self._check_lease(lease)
         for run in runs:
+            if (await self._runs.get(lease.space_id, run)).parent_run_id != lease.run_id:
+                raise NotFound(f"run `{run}` is not a child of this run", id=run)
             with suppress(IllegalMove):
                 await self._runs.end(lease.space_id, run, to=RunStatus.CANCELLED, reason=PARENT_FAILED_REASON)
 

@@ -31,7 +31,8 @@ from holdfast.domain.recall import RecallQuery, check_recall_query
 from holdfast.domain.working_folder import memory_folder
 from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, child_path, is_valid_name
 from holdfast.memory.analyser import terms
-from holdfast.ports.memory import MemoryFiles
+from holdfast.ports.memory import MemoryFiles, Recall
+from holdfast.ports.runtime import Clock
 from holdfast.ports.spaces import Spaces
 from holdfast.ports.tools import EntryKind, FileSnapshot, WorkingFolder, WorkingFolders
 from holdfast.tools.thread_pool import run_in_thread
@@ -59,6 +60,10 @@ class FolderMemoryFiles:
             ]
 
         return await self._read_in_folder(space, read, missing=[])
+
+    async def texts(self, space: SpaceId) -> list[MemoryFile]:
+        """Return the files with their texts."""
+        return await self._read_in_folder(space, lambda folder: list(_files(folder)), missing=[])
 
     async def get(self, space: SpaceId, path: MemoryPath) -> MemoryFile:
         """Return a file."""
@@ -137,6 +142,27 @@ class FolderMemoryFiles:
                 return work(folder)
 
         return await run_in_thread(run)
+
+
+class MemoryFileIndex:
+    """Lets recall find the memory files as they are on disk, whoever wrote them."""
+
+    def __init__(self, files: FolderMemoryFiles, recall: Recall, clock: Clock) -> None:
+        self._files = files
+        self._recall = recall
+        self._clock = clock
+        self._etags: dict[tuple[SpaceId, str], str] = {}
+
+    async def refresh(self, space: SpaceId) -> None:
+        """Give recall the files that have changed since it got them, and take away those that are gone."""
+        files = {file.path: file for file in await self._files.texts(space)}
+        known = set(await self._recall.files(space))
+        for path in known - files.keys():
+            await self._recall.drop_file(space, path)
+        for path, file in files.items():
+            if path not in known or self._etags.get((space, path)) != file.etag:
+                await self._recall.put_file(space, path, file.text, at=self._clock.now())
+                self._etags[space, path] = file.etag
 
 
 class MemoryFileControl:

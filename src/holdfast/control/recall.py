@@ -1,20 +1,33 @@
 """Search for people: memories, threads and messages of a space, with excerpts that show why they were found."""
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from holdfast.control.memory_files import MemoryFileIndex
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import MemoryId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant
 from holdfast.domain.memory import Memory, MemoryType
 from holdfast.domain.message import Role
-from holdfast.domain.recall import MAX_HITS, RecallHit, RecallKind, RecallMode, RecallQuery, RecallResult, ScoreParts
+from holdfast.domain.recall import (
+    MAX_HITS,
+    RecallHit,
+    RecallKind,
+    RecallMode,
+    RecallQuery,
+    RecallResult,
+    ScoreParts,
+    check_recall_query,
+)
 from holdfast.domain.thread import Thread, ThreadFilter, ThreadStatus
 from holdfast.memory.excerpts import Excerpt, excerpt
+from holdfast.memory.outlines import query_words
 from holdfast.ports.memory import Memories, Recall
+from holdfast.ports.outlines import ThreadOutlines
 from holdfast.ports.runs import Threads
 
 MAX_OFFSET: Final = MAX_HITS
@@ -23,6 +36,11 @@ _THREAD_SHARE: Final = 0.1
 
 _TITLE_FACTOR: Final = 1.1
 """How much more than the best message a title counts that holds the query."""
+
+_OUTLINE_FACTOR: Final = 0.6
+"""How much of the best message an outline counts that holds every word of the query."""
+_MIN_OUTLINE_SHARE: Final = 0.5
+"""Share of the query's words that an outline must hold."""
 
 
 class SearchTarget(StrEnum):
@@ -74,6 +92,8 @@ class ThreadHit(msgspec.Struct, frozen=True, kw_only=True):
 
     thread: Thread
     score: float
+    excerpt: Excerpt
+    """Of its title, summary and key points."""
     messages: list[SearchHit]
 
 
@@ -89,8 +109,19 @@ class ThreadResults(msgspec.Struct, frozen=True, kw_only=True):
 class RecallControl:
     """Queries over what a space has said and kept."""
 
-    def __init__(self, *, recall: Recall, memories: Memories, threads: Threads, principal: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        recall: Recall,
+        memories: Memories,
+        threads: Threads,
+        outlines: ThreadOutlines,
+        files: MemoryFileIndex,
+        principal: str | None = None,
+    ) -> None:
         """Search for `principal`: `I` in a query means their messages."""
+        self._files = files
+        self._outlines = outlines
         self._recall = recall
         self._memories = memories
         self._threads = threads
@@ -109,6 +140,9 @@ class RecallControl:
         """Search memories, messages and memory files; a `type` leaves only memories of that type."""
         kinds = _KINDS[SearchTarget.ABSTRACT if type is not None else target]
         wanted = MAX_HITS if type is not None else _depth(query, offset)
+        check_recall_query(query)
+        if RecallKind.FILE in kinds:
+            await self._files.refresh(space)
         found = await self._recall.search(space, self._asked(query, kinds=kinds, limit=wanted))
         names = [MemoryId(hit.id) for hit in found.hits if hit.kind is RecallKind.MEMORY]
         kept = {memory.id: memory for memory in await self._memories.get_many(space, names)} if names else {}
@@ -126,7 +160,7 @@ class RecallControl:
         return _results(query, found, found.hits, offset=offset, explain=explain, memories={})
 
     async def threads(self, space: SpaceId, query: RecallQuery, *, offset: int = 0) -> ThreadResults:
-        """Search threads by what was said in them, and by their titles."""
+        """Search threads by what was said in them, and by their titles and outlines."""
         _depth(query, offset)
         found = await self._recall.search(space, self._asked(query, kinds=_KINDS[SearchTarget.RAW], limit=MAX_HITS))
         by_thread: dict[ThreadId, list[RecallHit]] = {}
@@ -139,14 +173,20 @@ class RecallControl:
             titled = await self._threads.page(space, where=ThreadFilter(title=query.text.strip()[:500]), limit=MAX_HITS)
             for thread in titled.items:  # a title that holds the query as it stands says what the thread is about
                 scores[thread.id] = scores.get(thread.id, 0.0) + _TITLE_FACTOR * best
+            words = query_words(query.text)
+            least = math.ceil(_MIN_OUTLINE_SHARE * len(words))
+            outlined = await self._outlines.with_words(space, words, least=least, limit=MAX_HITS) if words else []
+            for thread, count in outlined:
+                scores[thread.id] = scores.get(thread.id, 0.0) + _OUTLINE_FACTOR * best * count / len(words)
         order = sorted(scores, key=lambda thread: (-scores[thread], thread))[offset : offset + query.limit]
         results = [
             ThreadHit(
-                thread=await self._threads.get(space, thread),
-                score=round(scores[thread], 6),
-                messages=[_hit(hit, query.text, explain=False) for hit in by_thread.get(thread, [])[:3]],
+                thread=found_thread,
+                score=round(scores[found_thread.id], 6),
+                excerpt=excerpt(_outline_text(found_thread), query.text),
+                messages=[_hit(hit, query.text, explain=False) for hit in by_thread.get(found_thread.id, [])[:3]],
             )
-            for thread in order
+            for found_thread in [await self._threads.get(space, thread) for thread in order]
         ]
         return ThreadResults(results=results, limit=query.limit, offset=offset, notice=found.notice)
 
@@ -159,6 +199,11 @@ def _depth(query: RecallQuery, offset: int) -> int:
     if offset + query.limit > MAX_HITS:
         raise Invalid(f"`offset` and `limit` together may be at most {MAX_HITS}: narrow the search", field="offset")
     return offset + query.limit
+
+
+def _outline_text(thread: Thread) -> str:
+    parts = [thread.title or "", *(thread.summary or "").splitlines(), *thread.key_points]
+    return "\n".join(dict.fromkeys(part for part in parts if part))
 
 
 def _thread_score(hits: Sequence[RecallHit]) -> float:

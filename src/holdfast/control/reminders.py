@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from holdfast.control.schedules import FiringControl
 from holdfast.domain.commit import Lease
+from holdfast.domain.condition import JudgeCondition, parse_condition
 from holdfast.domain.content import Json
 from holdfast.domain.errors import IdTaken, Invalid
 from holdfast.domain.idempotency import KeyedRequest, KeyedResult, derived_id
@@ -18,6 +19,7 @@ from holdfast.domain.reminder import (
     ReminderFilter,
     ReminderPatch,
     ReminderStatus,
+    TriggerType,
     check_new_reminder,
     check_open,
     reminder_trigger,
@@ -121,19 +123,26 @@ class ReminderTools:
         """Set a reminder; a repeated call finds the one that the first call set."""
         given = parse_arguments(arguments, SetReminderArguments)
         run, values = lease.run, await self._values.of_run(lease.space_id, lease.run_id)
-        if given.run and (run.parent_run_id is not None or RIGHTS_VALUE in values):
-            raise Invalid("a sub-agent may not start runs with a reminder: leave out `run`", field="run")
+        condition = parse_condition(given.trigger_value) if given.trigger_type is TriggerType.CONDITION else None
+        judge = condition if isinstance(condition, JudgeCondition) else None
+        if (given.run or judge) and (run.parent_run_id is not None or RIGHTS_VALUE in values):
+            field = "run" if given.run else "trigger_value"
+            raise Invalid("a sub-agent may not start runs with a reminder: leave out `run` and `judge`", field=field)
+        if judge is not None and judge.agent not in (None, run.agent_type):
+            message = f"an agent can only ask itself: leave out `agent`, or write `{run.agent_type}`"
+            raise Invalid(message, field="trigger_value")
+        own = None if judge is None else msgspec.to_builtins(replace(judge, agent=run.agent_type))
         taint = read_taint(values).names()
         new = NewReminder(
             id=ReminderId(derived_id("rem", key=key)),
             content=given.content,
             context=given.context,
             trigger_type=given.trigger_type,
-            trigger_value=given.trigger_value,
+            trigger_value=given.trigger_value if own is None else own,
             timezone=given.timezone,
             priority=given.priority,
             recurrence=given.recurrence,
-            action=RunAction(agent=run.agent_type) if given.run else None,
+            action=RunAction(agent=run.agent_type, limits=run.limits) if given.run else None,
             thread_id=None if given.any_thread else ThreadId(run.root_thread_id),
             owner=run.created_by,
             run_id=run.id,

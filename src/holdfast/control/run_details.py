@@ -1,18 +1,25 @@
 """Run queries: filtered lists, and the events, steps, model contexts and children of a run."""
 
+from collections.abc import Sequence
+from typing import Final
+
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from holdfast.control.threads import parse_number_cursor
 from holdfast.domain.content import Json
 from holdfast.domain.context import ReadContext
+from holdfast.domain.context_changes import ContextDifference, context_changes, with_reasons
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import RunId, SpaceId
-from holdfast.domain.instant import Instant
+from holdfast.domain.instant import Instant, millis
+from holdfast.domain.limits import Usage
+from holdfast.domain.new_run import MAX_TAGS
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Run
-from holdfast.domain.step import Step
+from holdfast.domain.run_skills import read_run_skills
 from holdfast.domain.validation import check_search_text
-from holdfast.ports.log import Contexts, EventLog, Steps
+from holdfast.ports.log import Contexts, EventLog, Values
 from holdfast.ports.runs import RunFilter, Runs, Threads
 
 
@@ -30,33 +37,67 @@ class RunContextView(msgspec.Struct, frozen=True, kw_only=True):
 
     steps: list[int]
     context: ReadContext | None
+    changes: ContextDifference | None = None
+    """What differs from an earlier call, if that was asked for."""
+
+
+class DetailedRun(Run, frozen=True, kw_only=True):
+    """A run, on request with the usage of its whole tree."""
+
+    tree_usage: Usage | UnsetType = UNSET
+    """The usage of the run and all its descendants; absent unless it was asked for."""
+
+
+PREVIOUS_CALL: Final = "previous"
 
 
 class RunDetailsControl:
     """Queries for runs and their records."""
 
-    def __init__(self, *, runs: Runs, threads: Threads, events: EventLog, steps: Steps, contexts: Contexts) -> None:
+    def __init__(self, *, runs: Runs, threads: Threads, events: EventLog, contexts: Contexts, values: Values) -> None:
         self._runs = runs
         self._threads = threads
         self._events = events
-        self._steps = steps
         self._contexts = contexts
+        self._values = values
 
     async def page(
-        self, space: SpaceId, *, where: RunFilter, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
-    ) -> Page[Run]:
+        self,
+        space: SpaceId,
+        *,
+        where: RunFilter,
+        tree_usage: bool = False,
+        limit: int = DEFAULT_PAGE_SIZE,
+        cursor: str | None = None,
+    ) -> Page[DetailedRun]:
         """Return runs, newest first; an unknown thread raises `NotFound`."""
-        for field in ("agent_type", "tag"):
-            if (text := getattr(where, field)) is not None:
+        tags = (("tag", tag) for tag in where.tags)
+        for field, text in (("agent_type", where.agent_type), ("model", where.model), *tags):
+            if text is not None:
                 check_search_text(text, field=field, max_chars=256)
+        if len(where.tags) > MAX_TAGS:
+            raise Invalid(f"a run has at most {MAX_TAGS} tags: ask for fewer", field="tag")
+        for field, time in (("from", where.created_from), ("to", where.created_to)):
+            if time is not None:
+                _check_time(time, field=field)
         if where.thread_id is not None:
             await self._threads.get(space, where.thread_id)
         try:
-            return await self._runs.page(space, where=where, limit=limit, cursor=cursor)
+            page = await self._runs.page(space, where=where, limit=limit, cursor=cursor)
         except NotFound as exc:
             if cursor is None or exc.details.get("id") != cursor:
                 raise
             raise Invalid("the cursor is not valid: leave it out to start at the first page", field="cursor") from exc
+        return Page(items=await self.views(space, page.items, tree_usage=tree_usage), next_cursor=page.next_cursor)
+
+    async def views(self, space: SpaceId, runs: Sequence[Run], *, tree_usage: bool) -> list[DetailedRun]:
+        """Return runs as they are shown, with the usage of their trees if that is asked for."""
+        usage = await self._runs.tree_usage(space, [run.id for run in runs]) if tree_usage else {}
+        fields = Run.__struct_fields__
+        return [
+            DetailedRun(**{name: getattr(run, name) for name in fields}, tree_usage=usage.get(run.id, UNSET))
+            for run in runs
+        ]
 
     async def events(
         self,
@@ -84,24 +125,33 @@ class RunDetailsControl:
         ]
         return Page(items=items, next_cursor=str(events[-1].seq) if len(events) == limit else None)
 
-    async def steps(self, space: SpaceId, run: RunId, *, limit: int, cursor: str | None = None) -> Page[Step]:
-        """Return the steps of a run in order."""
-        after = -1 if cursor is None else parse_number_cursor(cursor)
-        steps = [step for step in await self._steps.of_run(space, run) if step.number > after]
-        page = steps[:limit]
-        return Page(items=page, next_cursor=str(page[-1].number) if len(steps) > limit else None)
+    async def context(
+        self, space: SpaceId, run: RunId, *, step: int | None = None, since: str | None = None
+    ) -> RunContextView:
+        """Return the context of a model call, by default of the newest, with the reasons for what is in it.
 
-    async def context(self, space: SpaceId, run: RunId, *, step: int | None = None) -> RunContextView:
-        """Return the context of a model call, by default of the newest."""
+        `since` is the step of an earlier call, or `previous`, whose context it is compared with.
+        """
         await self._runs.get(space, run)
         steps = await self._contexts.steps(space, run)
-        if step is not None and step not in steps:
-            reason = "it is not a model call, or its context was deleted"
-            raise NotFound(f"there is no model context for step {step} of run `{run}`: {reason}", steps=steps)
+        _check_model_call(run, step, steps)
         if step is None:
             step = max(steps, default=None)
-        context = None if step is None else await self._contexts.get(space, run, step)
-        return RunContextView(steps=steps, context=context)
+        if step is None:
+            return RunContextView(steps=steps, context=None)
+        context = await self._contexts.get(space, run, step)
+        skills = read_run_skills(await self._values.of_run(space, run))
+        changes = None
+        earlier = max((each for each in steps if each < step), default=None) if since == PREVIOUS_CALL else None
+        if since is not None and since != PREVIOUS_CALL:
+            earlier = int(since)
+            _check_model_call(run, earlier, steps)
+            if earlier >= step:
+                raise Invalid(f"`since` must be a step before {step}", field="since")
+        if earlier is not None:
+            changes = context_changes(await self._contexts.get(space, run, earlier), context)
+        shown = with_reasons(context, [] if skills is None else skills.active)
+        return RunContextView(steps=steps, context=shown, changes=changes)
 
     async def children(
         self, space: SpaceId, run: RunId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
@@ -109,3 +159,16 @@ class RunDetailsControl:
         """Return the child runs of a run, newest first."""
         await self._runs.get(space, run)
         return await self._runs.page(space, where=RunFilter(parent_run_id=run), limit=limit, cursor=cursor)
+
+
+def _check_model_call(run: RunId, step: int | None, steps: Sequence[int]) -> None:
+    if step is not None and step not in steps:
+        reason = "it is not a model call, or its context was deleted"
+        raise NotFound(f"there is no model context for step {step} of run `{run}`: {reason}", steps=list(steps))
+
+
+def _check_time(time: Instant, *, field: str) -> None:
+    try:
+        millis(time)
+    except Invalid as exc:
+        raise Invalid(f"`{field}`: {exc.message}", field=field) from exc

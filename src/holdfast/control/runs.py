@@ -117,7 +117,10 @@ class RunControl:
         files: Files,
         agents: Agents,
         models: Models,
+        calls_models: bool = True,
     ) -> None:
+        """Create the commands. A process that calls no models itself needs neither their packages nor their keys."""
+        self._calls_models = calls_models
         self._principal: str | None = None
         self._queue_limit: QueueLimit | None = None
         self._runs = runs
@@ -201,7 +204,12 @@ class RunControl:
         limits = requested_limits(agent.limits, new.limits)
         model_names = candidate_models(agent, model)
         await self._models.prepare(model_names)
-        price_known = self._models.fallback(model_names, folder=agent.folder).price_known
+        try:
+            price_known = self._models.fallback(model_names, folder=agent.folder).price_known
+        except Invalid:
+            if self._calls_models:
+                raise
+            price_known = False
         check_price_known(limits, price_known=price_known)
         return replace(self._with_author(new), agent_type=agent.name, model=model, limits=limits, input=input_of(new))
 

@@ -316,8 +316,11 @@ class ScheduleControl:
         found = await self._check_editable(space, schedule)
         patch = SchedulePatch(name=name)
         if changes:
-            patch = replace(patch, plan=replace(found.plan, **changes))
-            await self._firing.check_plan(space, replace(found.plan, **changes))
+            plan = replace(found.plan, **changes)
+            await self._firing.check_plan(space, plan)
+            patch = replace(patch, plan=plan)
+            if plan.at is None and plan.cron is None and not (found.has_hook if hook is None else hook):
+                raise Invalid("a schedule needs `at`, `cron` or a `hook`: delete it, or pause it", field="cron")
         token = _new_token() if hook else None
         if hook is not None:
             patch = replace(patch, hook_hash=None if token is None else hash_token(token))

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from holdfast.domain.branch import BranchTotals, ForkPoint
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.idempotency import KeyedRequest, KeyedResult
 from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId, check_client_id
@@ -178,6 +179,29 @@ class ThreadExport(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[Message]
 
 
+class BranchView(BranchTotals, frozen=True, kw_only=True):
+    """One of two branches: what it says and did after the last common message."""
+
+    run: Run
+    messages: list[Message]
+    more: bool
+    """Whether more messages follow: read them with `after_sequence`."""
+
+
+class CommonMessage(ForkPoint, frozen=True, kw_only=True):
+    """The last message that two branches have in common."""
+
+    message: Message | None
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Two branches of a thread from their last common message on; null if they share none."""
+
+    common: CommonMessage | None
+    a: BranchView
+    b: BranchView
+
+
 class ConversationControl:
     """Queries for the conversations of a thread. The run defaults to the newest one."""
 
@@ -198,6 +222,75 @@ class ConversationControl:
         """Return the last messages of a run's conversation, oldest first; the next page holds earlier messages."""
         found = await conversation_run(self._threads, self._runs, space, thread, run)
         return Page(items=[]) if found is None else await self._page(space, found.id, limit=limit, cursor=cursor)
+
+    async def messages_after(
+        self, space: SpaceId, thread: ThreadId, sequence: int, *, run: RunId | None = None, limit: int
+    ) -> Page[Message]:
+        """Return the messages after a sequence, oldest first; the cursor is the sequence to go on after."""
+        found = await self._conversation(space, thread, run)
+        messages = await self._messages.after(space, found.id, sequence=sequence, limit=limit + 1)
+        page = messages[: min(limit, count_fitting(messages, _message_chars))]
+        last = page[-1].sequence if page else None
+        more = len(messages) > len(page) and last is not None
+        return Page(items=page, next_cursor=str(last) if more else None)
+
+    async def messages_around(
+        self, space: SpaceId, thread: ThreadId, sequence: int, *, run: RunId | None = None, limit: int
+    ) -> Page[Message]:
+        """Return a message with those before and after it, oldest first; the next page holds earlier messages."""
+        found = await self._conversation(space, thread, run)
+        earlier = Page[Message](items=[])
+        if limit > 1:
+            earlier = await self._page(space, found.id, limit=limit // 2, cursor=str(sequence))
+        else:  # no room for others, but the sequence is checked
+            await self._messages.history(space, found.id, limit=1, before=sequence)
+        return Page(
+            items=[*earlier.items, *await self._from(space, found.id, sequence, limit=limit - limit // 2)],
+            next_cursor=earlier.next_cursor,
+        )
+
+    async def _from(self, space: SpaceId, run: RunId, sequence: int, *, limit: int) -> list[Message]:
+        """Return the message at a sequence and those after it."""
+        before = await self._messages.history(space, run, limit=1, before=sequence)
+        last = before[-1].sequence if before else None
+        messages = await self._messages.after(space, run, sequence=last, limit=limit)
+        return messages[: count_fitting(messages, _message_chars)]
+
+    async def message(
+        self, space: SpaceId, thread: ThreadId, message: MessageId, *, run: RunId | None = None
+    ) -> Message:
+        """Return a message of a thread: of the branch of `run`, or else its newest version with that id."""
+        if run is not None:
+            return await self._messages.get(space, (await self._conversation(space, thread, run)).id, message)
+        found = await self._messages.find_in_thread(space, thread, message)
+        if not found:
+            raise NotFound(f"there is no message `{message}` on thread `{thread}`", id=message)
+        return found[0]
+
+    async def compare(self, space: SpaceId, thread: ThreadId, a: RunId, b: RunId, *, limit: int) -> Comparison:
+        """Return two branches from their last common message on, with what each did and cost."""
+        runs = [await run_of_thread(self._runs, space, thread, run) for run in (a, b)]
+        if a == b:
+            raise Invalid("`a` and `b` are the same run: name two branches", field="b")
+        point, common = await self._runs.branch_point(space, a, b), None
+        if point is not None:
+            message = next(iter(await self._from(space, a, point.sequence, limit=1)), None)
+            common = CommonMessage(run_id=point.run_id, sequence=point.sequence, message=message)
+        sequence = None if point is None else point.sequence
+        views = []
+        for run, other in zip(runs, (b, a), strict=True):
+            messages = await self._messages.after(space, run.id, sequence=sequence, limit=limit + 1)
+            totals = await self._runs.branch_totals(space, run.id, other=other)
+            shown = messages[: min(limit, count_fitting(messages, _message_chars))]
+            fields = msgspec.structs.asdict(totals)
+            views.append(BranchView(**fields, run=run, messages=shown, more=len(messages) > len(shown)))
+        return Comparison(common=common, a=views[0], b=views[1])
+
+    async def _conversation(self, space: SpaceId, thread: ThreadId, run: RunId | None) -> Run:
+        found = await conversation_run(self._threads, self._runs, space, thread, run)
+        if found is None:
+            raise Invalid(f"thread `{thread}` has no message yet", field="thread_id")
+        return found
 
     async def history(
         self, space: SpaceId, thread: ThreadId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None

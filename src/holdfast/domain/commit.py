@@ -65,6 +65,23 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     run: Run
     snapshot: RunSnapshot | None = None
     """The state of the run in the transaction of the claim, if the claim read it."""
+    reminders_due: bool = True
+    """Whether a reminder may have been due at the time of the claim, for this run or another one."""
+
+
+class LeaseRef(msgspec.Struct, frozen=True, kw_only=True):
+    """The public name of a lease."""
+
+    space_id: SpaceId
+    run_id: RunId
+    number: int
+
+
+class CommitNumber(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of a commit among those of its lease, from 1, and the digest of what it holds."""
+
+    number: int
+    digest: bytes
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +92,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     lease: Lease
+    number: CommitNumber | None = None
+    """A numbered commit can be sent again: it is applied once, and has the same result."""
     events: Sequence[Event] = ()
     messages: Sequence[NewMessage] = ()
     steps: Sequence[Step] = ()

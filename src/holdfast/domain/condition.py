@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.domain.errors import Invalid
+from holdfast.domain.forgetting import FORGOTTEN_TEXT
 from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.instant import Millis
 from holdfast.domain.limits import MAX_EXACT_USD, MAX_SAFE_INTEGER
@@ -119,8 +120,13 @@ class ContextCondition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     about: Annotated[str, Meta(min_length=1, max_length=MAX_ABOUT_CHARS)]
     threshold: Annotated[float, Meta(gt=0, le=1)] = DEFAULT_THRESHOLD
-    """The part of the terms of `about` that the message must contain."""
+    """How much of `about` the message must contain, in its words or in words near to them."""
     thread_id: _Id | None = None
+
+    @property
+    def subject(self) -> str:
+        """What is left of `about` after parts of it were forgotten."""
+        return self.about.replace(FORGOTTEN_TEXT, " ")
 
 
 Condition: TypeAlias = EventCondition | ThresholdCondition | SilenceCondition | JudgeCondition | ContextCondition
@@ -174,6 +180,8 @@ def parse_context(value: object, *, thread_id: ThreadId | None) -> ContextCondit
     except msgspec.ValidationError as exc:
         raise Invalid(f"the context is not valid: {str(exc).lower()}", field="trigger_value") from exc
     check_text(context.about, field="trigger_value", max_chars=MAX_ABOUT_CHARS)
+    if not any(character.isalnum() for character in context.about):
+        raise Invalid("a context needs a word that a message can contain", field="trigger_value")
     return context
 
 

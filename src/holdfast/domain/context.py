@@ -141,6 +141,8 @@ class InjectionKind(StrEnum):
     FILE = "file"
     MEMORY = "memory"
     MESSAGE = "message"
+    NEIGHBOUR = "neighbour"
+    """A message before or after one that was found."""
 
 
 class InjectedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -194,12 +196,25 @@ class ContextSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Texts by digest. They are stored apart from snapshots, each once."""
 
 
+class ContextReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why something is in a prompt."""
+
+    kind: str
+    """`memory`, `message`, `file`, `skill`, or `rule`: a standing instruction."""
+    name: str
+    """The id of a memory or message, the path of a file, or the name of a skill."""
+    reason: str
+
+
 class ReadSegment(msgspec.Struct, frozen=True, kw_only=True):
     """One segment of the system prompt, with its text."""
 
     name: str
     text: str
     tokens: int
+    digest: str
+    reasons: list[ContextReason] = []
+    """Why each memory, skill and standing instruction is in it."""
 
 
 class ReadMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,6 +226,8 @@ class ReadMessage(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int | None
     tool_calls: list[ToolCall]
     tool_call_id: ToolCallId | None
+    digest: str
+    """Of the message as it was sent: equal messages of two calls share it."""
 
 
 class ReadContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,6 +239,7 @@ class ReadContext(msgspec.Struct, frozen=True, kw_only=True):
     segments: tuple[ReadSegment, ...]
     messages: tuple[ReadMessage, ...]
     tools: Json
+    tools_digest: str
     tokens: dict[str, int]
     first_sequence: int | None
     last_sequence: int | None
@@ -250,7 +268,7 @@ def restore_context(snapshot: ContextSnapshot, texts: Mapping[str, str], message
 
     """
     segments = tuple(
-        ReadSegment(name=part.name, text=_stored_text(texts, part.digest), tokens=part.tokens)
+        ReadSegment(name=part.name, text=_stored_text(texts, part.digest), tokens=part.tokens, digest=part.digest)
         for part in snapshot.segments
     )
     restored = tuple(_restored_messages(snapshot, texts, messages))
@@ -262,6 +280,7 @@ def restore_context(snapshot: ContextSnapshot, texts: Mapping[str, str], message
         segments=segments,
         messages=restored,
         tools=msgspec.json.decode(_stored_text(texts, snapshot.tools)),
+        tools_digest=snapshot.tools,
         tokens=snapshot.tokens,
         first_sequence=snapshot.first_sequence,
         last_sequence=snapshot.last_sequence,
@@ -280,6 +299,7 @@ def text_digests(snapshot: ContextSnapshot) -> list[str]:
 
 def to_read_message(message: Message | NewMessage) -> ReadMessage:
     """Convert a sent message to its restored form."""
+    sent = [message.role, message.content, message.tool_calls, message.tool_call_id]
     return ReadMessage(
         role=message.role,
         content=message.content,
@@ -287,6 +307,7 @@ def to_read_message(message: Message | NewMessage) -> ReadMessage:
         sequence=message.sequence if isinstance(message, Message) else None,
         tool_calls=message.tool_calls,
         tool_call_id=message.tool_call_id,
+        digest=sha256(msgspec.json.encode(sent)).hexdigest()[:32],
     )
 
 

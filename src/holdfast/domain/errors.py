@@ -290,3 +290,11 @@ class StoreTooNew(Unavailable):
     """The database was created by a later version of Holdfast."""
 
     code = "STORE_TOO_NEW"
+
+
+def error_class_of(code: str, base: type[HoldfastError] = HoldfastError) -> type[HoldfastError] | None:
+    """Return the class of the errors with a code, among those that this process has imported."""
+    if base.code == code:
+        return base
+    found = (error_class_of(code, below) for below in base.__subclasses__())
+    return next((each for each in found if each is not None), None)

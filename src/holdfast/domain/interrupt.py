@@ -41,6 +41,9 @@ class Interrupt(msgspec.Struct, frozen=True, kw_only=True):
     id: InterruptId
     run_id: RunId
     thread_id: ThreadId
+    title: str | None = None
+    """Of the thread."""
+    agent_type: str = ""
     root_run_id: RunId
     kind: InterruptKind
     status: InterruptStatus
@@ -57,6 +60,15 @@ class Interrupt(msgspec.Struct, frozen=True, kw_only=True):
     answered_at: Instant | None
     expires_at: Instant
     created_at: Instant
+
+
+class InterruptFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Filter for listing interrupts; unset fields match every interrupt."""
+
+    kind: InterruptKind | None = None
+    agent_type: str | None = None
+    thread_id: ThreadId | None = None
+    run_id: RunId | None = None
 
 
 class NewInterrupt(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ Nothing is overwritten: a change adds a version, and supersession is an explicit
 states after it has read untrusted text, or states against a person, stays proposed until a person accepts it.
 """
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from enum import StrEnum
@@ -365,14 +366,17 @@ def is_current(memory: Memory, *, now: Instant) -> bool:
     return memory.status is MemoryStatus.ACTIVE and not expired
 
 
+_NOT_IN_WORDS: Final = re.compile(r"[\W_]+")
+
+
 def memory_digest(text: str) -> str:
     """Return a digest that texts share if they differ only in case, width, spaces and punctuation.
 
     Numbers, dates and negations are words, so texts that differ in one are never equal.
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
-    words = "".join(char if char.isalnum() else " " for char in folded).split()
-    return sha256(" ".join(words).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    words = _NOT_IN_WORDS.sub(" ", folded).strip()
+    return sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def fold_label(label: str) -> str:

@@ -23,6 +23,10 @@ class NotificationKind(StrEnum):
     SCHEDULE_FAILED = "schedule.failed"
     """The first failure after a success; later ones are only in the firings."""
     WEBHOOK_DISABLED = "webhook.disabled"
+    BUDGET_WARNING = "budget.warning"
+    """80 % of the budget of the space is spent; once per period."""
+    BUDGET_EXCEEDED = "budget.exceeded"
+    """All of it is spent."""
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):

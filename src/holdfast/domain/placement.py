@@ -50,10 +50,7 @@ def resolve_on_busy(on_busy: OnBusy, branch: Sequence[BranchRun]) -> RunStart:
     newest, oldest = branch[0], branch[-1]
     match on_busy:
         case OnBusy.ENQUEUE:
-            for run in branch:
-                if run.interrupts:
-                    message = f"run `{run.id}` waits for a person: respond to its interrupts or cancel it"
-                    raise Waiting(message, run_id=run.id, interrupts=list(run.interrupts))
+            check_waits_for_nobody(branch)
             return RunStart(base_key=newest.key)
         case OnBusy.REJECT:
             remedy = "wait for it, cancel it, or choose another `on_busy`"
@@ -62,6 +59,14 @@ def resolve_on_busy(on_busy: OnBusy, branch: Sequence[BranchRun]) -> RunStart:
             return RunStart(base_key=newest.key, cancel=[run.key for run in reversed(branch)])
         case OnBusy.FORK:
             return RunStart(base_key=oldest.base_key, base_sequence=oldest.base_sequence)
+
+
+def check_waits_for_nobody(branch: Sequence[BranchRun]) -> None:
+    """Raise `Waiting` if a run of a branch waits for a person: a run behind it would not start for days."""
+    for run in branch:
+        if run.interrupts:
+            message = f"run `{run.id}` waits for a person: respond to its interrupts or cancel it"
+            raise Waiting(message, run_id=run.id, interrupts=list(run.interrupts))
 
 
 MAX_SUBAGENT_DEPTH: Final = 8

@@ -147,6 +147,14 @@ def check_contracts(skills: RunSkills, plan: Plan) -> list[ContractOutcome]:
     ]
 
 
+def conclude_skills(values: Mapping[str, Json], *, run: RunId, plan: Plan) -> RunSkills | None:
+    """Return the skills that a run chose, with the outcome of every contract; `None` if there is no contract."""
+    skills = read_run_skills(values) if values.get(SKILLS_VALUE) is not None else None
+    if skills is None or skills.run_id != run or not skills.has_contract:
+        return None
+    return replace(skills, contracts=check_contracts(skills, plan))
+
+
 def _outcome(name: str, products: Sequence[Product], produced: Sequence[Evidence], plan: Plan) -> ContractOutcome:
     evidence, missing = [], []
     for product in products:

@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.domain.condition import JudgeCondition
 from holdfast.domain.content import Json
-from holdfast.domain.cron import DEFAULT_TIMEZONE, check_cron, next_time
+from holdfast.domain.cron import DEFAULT_TIMEZONE, check_cron, next_time, parse_timezone
 from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import FiringId, RunId, ScheduleId, SpaceId, ThreadId, check_client_id
 from holdfast.domain.instant import Instant, Millis, instant, millis
@@ -234,15 +234,21 @@ def check_new_schedule(new: NewSchedule, *, now: Millis) -> None:
     """Raise if `new` is not a valid schedule."""
     if new.id is not None:
         check_client_id(new.id, field="id")
-    if new.name is not None:
-        check_text(new.name, field="name", max_chars=MAX_NAME_CHARS)
+    check_schedule_name(new.name)
     check_schedule_plan(new.plan, now=now)
+
+
+def check_schedule_name(name: str | None) -> None:
+    """Raise if `name` is not a valid name of a schedule."""
+    if name is not None:
+        check_text(name, field="name", max_chars=MAX_NAME_CHARS)
 
 
 def check_schedule_plan(plan: SchedulePlan, *, now: Millis | None = None) -> None:
     """Raise if `plan` is not valid; with `now`, also if its only time is in the past."""
     if plan.at is not None and plan.cron is not None:
         raise Invalid("a schedule has either `at` or `cron`: remove one of them", field="cron")
+    parse_timezone(plan.timezone)
     if plan.cron is not None:
         check_cron(plan.cron, timezone=plan.timezone)
     if plan.at is not None:

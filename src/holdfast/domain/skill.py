@@ -46,6 +46,8 @@ TEMPLATE_FOLDER: Final = "assets"
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,127}\Z"
 NAME_EXPECTED: Final = "1 to 128 letters, digits, `-` or `_`, beginning with a letter or a digit"
 _NAME: Final = re.compile(NAME_PATTERN)
+MAX_PRIORITY: Final = 1_000
+_LOCALE: Final = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
 _CONTROL_CHARACTERS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 SkillName: TypeAlias = Annotated[str, Meta(pattern=NAME_PATTERN, extra={"expected": NAME_EXPECTED})]
@@ -336,21 +338,32 @@ def check_skill_name(name: str) -> str:
     return name
 
 
+def is_language(text: str) -> bool:
+    """Return whether a text can be the language of a translation, and so a part of a file's name."""
+    return text.isascii() and text.isalpha() and text.islower() and 2 <= len(text) <= 8
+
+
 def check_skill_content(content: SkillContent) -> None:
     """Raise if a skill cannot be used as written."""
     check_skill_name(content.name)
     _check_words(content.description, field="description", max_chars=MAX_DESCRIPTION_CHARS, required=True)
     _check_words(content.instructions, field="instructions", max_chars=MAX_INSTRUCTIONS_CHARS)
     _check_words(content.category, field="category", max_chars=MAX_ITEM_CHARS)
-    for field in ("license", "compatibility", "locale"):
+    for field in ("license", "compatibility"):
         if (text := getattr(content, field)) is not None:
             _check_words(text, field=field, max_chars=MAX_DESCRIPTION_CHARS)
+    if abs(content.priority) > MAX_PRIORITY:
+        raise Invalid(f"`priority` must be between {-MAX_PRIORITY} and {MAX_PRIORITY}", field="priority")
+    if content.locale is not None and _LOCALE.fullmatch(content.locale) is None:
+        raise Invalid("`locale` must be a language, such as `en`, `ja` or `en-GB`", field="locale")
     _check_list(content.triggers, field="triggers", most=MAX_TRIGGERS, max_chars=MAX_TRIGGER_CHARS)
     _check_list(content.tags, field="tags", most=MAX_SKILL_TAGS, max_chars=MAX_TRIGGER_CHARS)
     _check_list(content.allowed_tools or [], field="allowed_tools", most=MAX_LIST_ITEMS, max_chars=MAX_ITEM_CHARS)
     if len(content.translations) > MAX_TRANSLATIONS:
         raise Invalid(f"a skill may have at most {MAX_TRANSLATIONS} translations", field="translations")
-    for text in content.translations.values():
+    for language, text in content.translations.items():
+        if not is_language(language):
+            raise Invalid("the keys of `translations` must be languages, such as `en` or `ja`", field="translations")
         _check_words(text.description, field="translations", max_chars=MAX_DESCRIPTION_CHARS, required=True)
         _check_words(text.instructions, field="translations", max_chars=MAX_INSTRUCTIONS_CHARS)
         _check_list(text.triggers, field="translations", most=MAX_TRIGGERS, max_chars=MAX_TRIGGER_CHARS)

@@ -39,18 +39,25 @@ class SpacePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Scope(StrEnum):
-    """Scope of an API key; each includes the ones before it."""
+    """Scope of an API key. `admin` includes all others, `run` includes `read`, and `worker` includes none."""
 
     READ = "read"
     RUN = "run"
     ADMIN = "admin"
+    WORKER = "worker"
+    """Claim runs and execute them, and nothing else."""
 
     def includes(self, other: "Scope") -> bool:
         """Return whether this scope includes the `other`."""
-        return _SCOPE_ORDER[self] >= _SCOPE_ORDER[other]
+        return self is other or other in _INCLUDED[self]
 
 
-_SCOPE_ORDER: Final = {scope: number for number, scope in enumerate(Scope)}
+_INCLUDED: Final[dict[Scope, frozenset[Scope]]] = {
+    Scope.WORKER: frozenset(),
+    Scope.READ: frozenset(),
+    Scope.RUN: frozenset({Scope.READ}),
+    Scope.ADMIN: frozenset(Scope),
+}
 _RATE_LIMIT: Final = re.compile(r"[1-9][0-9]{0,6}/(second|minute|hour|day)")
 SECRET_HASH_BYTES: Final = 32
 

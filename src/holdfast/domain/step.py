@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from holdfast.domain.ids import ToolCallId
+from holdfast.domain.ids import RunId, ToolCallId
 from holdfast.domain.instant import Instant
 from holdfast.domain.limits import Usage
 from holdfast.domain.run import WaitsFor
@@ -64,3 +64,25 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     settled_at: Instant | None = None
     lane: Lane | None = None
     """How a model call that is done was sent; null for a scripted model."""
+    first_token_at: Instant | None = None
+    """When a model call that has settled sent its first token."""
+
+
+class StepAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt of a step, and the worker that made it."""
+
+    attempt: int
+    worker: str | None
+    started_at: Instant | None
+
+
+class RecordedStep(Step, frozen=True, kw_only=True):
+    """A step as readers of a tree of runs see it."""
+
+    run_id: RunId
+    child_run_id: RunId | None = None
+    """The run that a tool call spawned."""
+    worker: str | None = None
+    """The worker of the last attempt."""
+    attempts: list[StepAttempt] = []
+    """All attempts; the last one is the current one."""

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hmac
 from collections.abc import Iterable
+from datetime import timedelta
 from enum import StrEnum
 from hashlib import sha256
 from typing import Final
@@ -31,6 +32,7 @@ MAX_DESCRIPTION_CHARS: Final = 1_000
 MAX_WEBHOOKS_PER_SPACE: Final = 100
 RETRY_FOR_MS: Final = 24 * 3_600_000
 """How long a delivery is retried before its webhook is disabled."""
+KEEP_DELIVERIES: Final = timedelta(days=30)
 FIRST_RETRY_MS: Final = 5_000
 RETRY_FACTOR: Final = 4
 MAX_RETRY_MS: Final = 4 * 3_600_000

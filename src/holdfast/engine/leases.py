@@ -17,7 +17,7 @@ import logging
 import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from itertools import islice
@@ -26,13 +26,11 @@ from typing import Final, TypeAlias, TypeVar
 
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
-from holdfast.domain.errors import Conflict, HoldfastError, LeaseLost, NotFound, Unavailable
+from holdfast.domain.errors import HoldfastError, LeaseLost, Unavailable
 from holdfast.domain.ids import OwnerId, RunId, SpaceId
-from holdfast.domain.run import RunError, RunStatus
+from holdfast.domain.run import RunError
 from holdfast.engine.loops import StoreOutage, WakeEvent
-from holdfast.ports.log import EventLog
 from holdfast.ports.queue import Leases
-from holdfast.ports.runs import Runs
 
 
 class ActiveRun:
@@ -210,11 +208,8 @@ MAX_ERROR_MESSAGE_CHARS: Final = 2000
 class LeaseRelease:
     """Releases the leases of a worker."""
 
-    def __init__(self, *, leases: Leases, runs: Runs, events: EventLog, owner: OwnerId, lease: timedelta) -> None:
+    def __init__(self, *, leases: Leases, lease: timedelta) -> None:
         self._leases = leases
-        self._runs = runs
-        self._events = events
-        self._owner = owner
         self._lease = lease
         self._returned: dict[tuple[SpaceId, RunId], Lease] = {}
         self._requeues: dict[int, int] = {}
@@ -227,9 +222,7 @@ class LeaseRelease:
     async def release_returned(self) -> None:
         """Release the leases that are still valid although their executor returned, with one read per batch."""
         while batch := dict(islice(self._returned.items(), MAX_RETURNED_BATCH)):
-            for head in await self._events.heads(list(batch)):
-                if head.status is RunStatus.RUNNING:
-                    await self._release_lease(batch[head.space_id, head.run_id])
+            await self._leases.release_leftover(list(batch.values()))
             for name, lease in batch.items():
                 if self._returned[name] is lease:  # else the run was claimed and returned again
                     del self._returned[name]
@@ -261,7 +254,7 @@ class LeaseRelease:
             case _:
                 _log.error("run %s failed", lease.run_id, exc_info=error)
                 if not active.cancelled:
-                    await _retry_until_available(partial(self._fail, lease, error))
+                    await _retry_until_available(partial(self._leases.fail, lease, _to_run_error(error)))
         released = await _retry_until_available(partial(self._release_lease, lease, delay=delay))
         if released and active.stop.is_set():
             _log.info("run %s released: its worker drains", lease.run_id)
@@ -274,22 +267,6 @@ class LeaseRelease:
             return False
         return True
 
-    async def _fail(self, lease: Lease, error: Exception) -> None:
-        """End the run as failed, if its lease is still valid."""
-        if not await self._leases.renew(self._owner, [lease], lease=self._lease):
-            return
-        details: dict[str, Json] = {"error": type(error).__name__}
-        if isinstance(error, HoldfastError):
-            details["code"] = error.code
-        # The message must be storable: of limited length, without NUL and lone surrogates.
-        message = "".join(traceback.format_exception_only(error)).strip()[:MAX_ERROR_MESSAGE_CHARS]
-        message = message.replace("\x00", "�").encode(errors="replace").decode()
-        run_error = RunError(code=HoldfastError.code, message=message, details=details)
-        with suppress(Conflict, NotFound):  # it was ended or deleted meanwhile
-            await self._runs.end(
-                lease.space_id, lease.run_id, to=RunStatus.FAILED, reason="internal error", error=run_error
-            )
-
     def _next_delay(self, lease: Lease) -> timedelta:
         """Return the delay of the next requeue, which doubles with each one in a row."""
         count = self._requeues.pop(lease.run_key, 0)
@@ -297,6 +274,16 @@ class LeaseRelease:
             del self._requeues[next(iter(self._requeues))]
         self._requeues[lease.run_key] = count + 1
         return min(FIRST_REQUEUE_DELAY * (1 << min(count, 16)), MAX_REQUEUE_DELAY)
+
+
+def _to_run_error(error: Exception) -> RunError:
+    """Return an error that can be stored: of limited length, without NUL and lone surrogates."""
+    details: dict[str, Json] = {"error": type(error).__name__}
+    if isinstance(error, HoldfastError):
+        details["code"] = error.code
+    message = "".join(traceback.format_exception_only(error)).strip()[:MAX_ERROR_MESSAGE_CHARS]
+    message = message.replace("\x00", "\ufffd").encode(errors="replace").decode()
+    return RunError(code=HoldfastError.code, message=message, details=details)
 
 
 _T = TypeVar("_T")

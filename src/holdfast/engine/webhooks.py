@@ -11,9 +11,9 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.domain.errors import HoldfastError, LeaseLost
-from holdfast.domain.instant import millis
+from holdfast.domain.instant import Millis, millis
 from holdfast.domain.web_url import parse_web_url
-from holdfast.domain.webhook import AttemptResult, DeliveryClaim, signature_headers
+from holdfast.domain.webhook import KEEP_DELIVERIES, AttemptResult, DeliveryClaim, signature_headers
 from holdfast.engine.loops import WakeEvent, run_forever
 from holdfast.engine.watcher import Watcher
 from holdfast.ports.bus import WAKEUP_FALLBACK_SECONDS, WakeHint
@@ -28,6 +28,9 @@ MAX_CONNECTIONS: Final = 32
 MAX_CONNECTIONS_PER_WEBHOOK: Final = 4
 MAX_RESPONSE_BYTES: Final = 64 * 1024
 MIN_WAKE_INTERVAL_SECONDS: Final = 0.02
+PRUNE_INTERVAL_MS: Final = 3_600_000
+PRUNE_BATCH: Final = 1_000
+"""Deliveries that are deleted at once: few, so that no run waits for it."""
 
 _log = logging.getLogger("holdfast.engine")
 
@@ -53,6 +56,7 @@ class WebhookLoop:
         self._attempt_timeout_seconds = attempt_timeout_seconds
         self._wake = WakeEvent(min_interval=MIN_WAKE_INTERVAL_SECONDS)
         self._connections: Counter[int] = Counter()
+        self._prune_at = clock.now()
 
     async def run(self) -> None:
         """Send deliveries until cancelled; attempts under way are cancelled too, and made again by the next process."""
@@ -61,7 +65,7 @@ class WebhookLoop:
                 await run_forever("delivering webhooks", lambda: self._send_due(attempts))
 
     def _on_wake(self, hint: WakeHint) -> None:
-        if hint.news or hint.everything:
+        if hint.deliveries or hint.everything:
             self._wake.set()
 
     async def _send_due(self, attempts: asyncio.TaskGroup) -> None:
@@ -75,7 +79,15 @@ class WebhookLoop:
             self._connections[claim.webhook_key] += 1
             attempts.create_task(self._attempt(claim))
         if not claims:
+            await self._prune()
             await self._wake.wait(seconds=await self._seconds_until_due())
+
+    async def _prune(self) -> None:
+        """Delete old deliveries, a batch at a time, and look again after an interval."""
+        if self._clock.now() < self._prune_at:
+            return
+        if await self._webhooks.prune(keep=KEEP_DELIVERIES, limit=PRUNE_BATCH) < PRUNE_BATCH:
+            self._prune_at = Millis(self._clock.now() + PRUNE_INTERVAL_MS)
 
     async def _seconds_until_due(self) -> float:
         due = await self._webhooks.next_due()

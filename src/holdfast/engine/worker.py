@@ -16,8 +16,9 @@ from typing import Final
 
 from holdfast.concurrency import cancel_and_wait
 from holdfast.domain.commit import Lease
-from holdfast.domain.errors import Invalid, Unavailable
+from holdfast.domain.errors import HoldfastError, Invalid, Unavailable
 from holdfast.domain.ids import OwnerId
+from holdfast.domain.worker import NewWorker
 from holdfast.engine.leases import (
     MAX_BLOCKED_SECONDS,
     ActiveRun,
@@ -29,18 +30,19 @@ from holdfast.engine.leases import (
 from holdfast.engine.loops import StoreOutage, WakeEvent, run_forever
 from holdfast.engine.watcher import Watcher
 from holdfast.ports.bus import WakeHint
-from holdfast.ports.log import EventLog
-from holdfast.ports.queue import Leases
-from holdfast.ports.runs import Runs
+from holdfast.ports.queue import Leases, WorkerBeats
 from holdfast.ports.runtime import Executor
 
 DEFAULT_LEASE: Final = timedelta(seconds=5)
 DEFAULT_HEARTBEAT_INTERVAL: Final = timedelta(seconds=1.5)
 """A lease and an interval after a worker died, another one has taken over its runs."""
 DEFAULT_DRAIN_TIMEOUT: Final = timedelta(seconds=20)
-MAX_STARTS_PER_TURN: Final = 8
+MAX_STARTS_PER_TURN: Final = 16
 """Runs of one claim that start in one turn of the event loop: more would keep everybody else waiting."""
 MAX_CLAIM_BATCH: Final = 1000
+BEAT_SECONDS: Final = 10.0
+"""Seconds between two notes that a worker lives, for people; the leases of its runs are renewed more often."""
+LEAVE_SECONDS: Final = 2.0
 
 _log: Final = logging.getLogger("holdfast.engine")
 
@@ -53,8 +55,6 @@ class Worker:
         *,
         executor: Executor,
         leases: Leases,
-        runs: Runs,
-        events: EventLog,
         watcher: Watcher,
         owner: OwnerId,
         concurrency: int,
@@ -90,7 +90,7 @@ class Worker:
                 interval=heartbeat,
                 max_blocked_seconds=max_blocked_seconds,
             ).running()
-        self._lease_release = LeaseRelease(leases=leases, runs=runs, events=events, owner=owner, lease=lease)
+        self._lease_release = LeaseRelease(leases=leases, lease=lease)
         self._wake = WakeEvent()
         self._may_have_work = True
         """Whether there may be a run to claim."""
@@ -244,3 +244,16 @@ class Worker:
             for active in list(self._active.values()) if self._cancelling else ():
                 active.cancel()
             await self._wake.wait()
+
+
+async def announce_worker(workers: WorkerBeats, worker: NewWorker) -> None:
+    """Note that a worker lives until cancelled, and then that it has left. Other loops report a store that fails."""
+    try:
+        while True:
+            with suppress(HoldfastError):
+                await workers.beat(worker)
+            await asyncio.sleep(BEAT_SECONDS)
+    finally:
+        with suppress(HoldfastError, TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await workers.leave(worker.id)

@@ -16,6 +16,8 @@ from holdfast.memory.static_vectors import StaticVectors
 from holdfast.ports.memory import Embedder
 from holdfast.ports.recall import Passage, RecallIndex, RecallSource
 
+MAX_POSTPONED_MESSAGES: Final = 2_000
+"""Messages of a space that may wait while the process is busy: half of what a search reads without the index."""
 SOURCES_PER_BATCH: Final = 16
 """Sources of one transaction: few, so that no run waits for it."""
 REST_FACTOR: Final = 4
@@ -74,6 +76,12 @@ class Analysis:
             vector=None,
         )
 
+    def _texts(self, passages: Sequence[Passage]) -> list[str]:
+        """Return the texts of passages; a source is redacted once, since it may have thousands of them."""
+        whole = {id(each.source): each.source for each in passages}
+        texts = {name: self.text(source) for name, source in whole.items()}
+        return [texts[id(each.source)][each.start : each.start + each.chars] for each in passages]
+
     async def embed(self, passages: Sequence[Passage]) -> list[Passage]:
         """Return passages with their vectors; raises `Unavailable` if the embedder is away."""
         from msgspec.structs import replace
@@ -82,8 +90,7 @@ class Analysis:
 
         if self.embedder is None or not passages:
             return list(passages)
-        texts = [self.text(each.source)[each.start : each.start + each.chars] for each in passages]
-        vectors = await self.embedder.embed(texts)
+        vectors = await self.embedder.embed(await asyncio.to_thread(self._texts, passages))
         parts = self.embedder.parts
         return [replace(each, vector=pack_vector(row, parts)) for each, row in zip(passages, vectors, strict=True)]
 
@@ -100,25 +107,33 @@ class Indexer:
         self.analysis = analysis
         self._embedder_away = False
 
-    async def run_once(self) -> None:
-        """Index everything that is pending, resting between batches."""
+    async def run_once(self, *, may_index: Callable[[SpaceId], bool] = lambda _: True) -> None:
+        """Index everything that is pending in the spaces for which `may_index` holds, resting between batches."""
         for space in await self._index.spaces():
             try:
-                await self.index_space(space, rest=True)
+                await self.index_space(space, rest=True, may_index=may_index)
             except (NotFound, _EmbedderAway):  # the space was deleted meanwhile, or waits for the embedder
                 continue
         while await self._index.drop_replaced(limit=DROPPED_PER_BATCH):
             pass
 
-    async def index_space(self, space: SpaceId, *, rest: bool = False) -> None:
-        """Index what is pending in a space, and finish its rebuild."""
+    async def index_space(
+        self, space: SpaceId, *, rest: bool = False, may_index: Callable[[SpaceId], bool] = lambda _: True
+    ) -> None:
+        """Index what is pending in a space, and finish its rebuild, for as long as `may_index` holds.
+
+        Otherwise up to `MAX_POSTPONED_MESSAGES` stay pending.
+        """
+        if await self._may_wait(space, may_index):
+            return
         embedder = self.analysis.embedder
         state = await self._index.prepare(
             space, analyser=self.analysis.id, embedder=None if embedder is None else embedder.id
         )
         wanted = (self.analysis.id, None if embedder is None else embedder.id)
         while await self._index_batch(space, vectors=state.embedder == wanted[1], rest=rest):
-            pass
+            if await self._may_wait(space, may_index):
+                return
         if state.building:
             while True:
                 while await self._index_batch(space, building=True, vectors=True, rest=rest):
@@ -128,6 +143,9 @@ class Indexer:
                     return
                 if not await self._index_batch(space, vectors=False, rest=rest):
                     return
+
+    async def _may_wait(self, space: SpaceId, may_index: Callable[[SpaceId], bool]) -> bool:
+        return not may_index(space) and await self._index.behind(space) <= MAX_POSTPONED_MESSAGES
 
     async def _index_batch(self, space: SpaceId, *, vectors: bool, building: bool = False, rest: bool) -> bool:
         """Index the next sources; return whether there were any."""

@@ -57,13 +57,9 @@ def idf(items: int, holding: int) -> float:
     return math.log(1 + (items - holding + 0.5) / (holding + 0.5))
 
 
-def bm25(weights: Mapping[str, float], counts: Mapping[str, int], *, length: int, average: float) -> float:
-    """Return BM25 of one passage, as the database computes it."""
-    return sum(
-        weight * counts[term] * (1 + BM25_K) / (counts[term] + BM25_K * (1 - BM25_B + BM25_B * length / average))
-        for term, weight in weights.items()
-        if term in counts
-    )
+def bm25_share(count: int, *, length: int, average: float) -> float:
+    """Return the part of a term's weight that a passage gets which holds it `count` times, as the database does."""
+    return count * (1 + BM25_K) / (count + BM25_K * (1 - BM25_B + BM25_B * length / average))
 
 
 def name_words(speaker: str) -> set[str]:
@@ -97,7 +93,9 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True):
 class Corpus:
     """The index of a space and its tail, as one: the numbers of the tail follow those of the index."""
 
-    def __init__(self, indexed: SpaceIndex, tail: SpaceIndex | None) -> None:
+    def __init__(self, indexed: SpaceIndex, tail: SpaceIndex | None, *, items: int) -> None:
+        """Join an index with its tail; `items` of their passages count."""
+        self.items = items
         self._parts = [indexed] if tail is None else [indexed, tail]
         self.indexed = indexed
         self.tail = tail
@@ -106,6 +104,7 @@ class Corpus:
         self.passages = sum(part.passages for part in self._parts)
         self.groups = sum(part.groups for part in self._parts)
         self.speakers = [name for part in self._parts for name in part.speakers]
+        self.kind = self._column("kind")
         self.thread = self._column("thread")
         self.role = self._column("role")
         self.importance = self._column("importance")
@@ -113,7 +112,7 @@ class Corpus:
         self.previous = self._column("previous", shift=indexed.groups)
         self.following = self._column("following", shift=indexed.groups)
         if tail is not None:
-            self._link(tail)
+            self._link()
 
     def _column(self, name: str, *, shift: int = 0) -> "NDArray[Any]":
         """Return a column of all groups; numbers of the tail are shifted."""
@@ -123,14 +122,15 @@ class Corpus:
         more = self.tail.group(name)
         return numpy.concatenate([own, numpy.where(more == NONE, NONE, more + shift) if shift else more])
 
-    def _link(self, tail: SpaceIndex) -> None:
+    def _link(self) -> None:
         """Link the first messages of the tail with the last ones of the index."""
-        for group in range(self.first_tail_group, self.groups):
-            if self.previous[group] == NONE and self.thread[group] != NONE:
-                before = self.indexed.last_in_thread(int(self.thread[group]))
-                if before is not None:
-                    self.previous[group] = before
-                    self.following[before] = group
+        own = slice(self.first_tail_group, self.groups)
+        first = (self.previous[own] == NONE) & (self.thread[own] != NONE)
+        for group in (self.first_tail_group + numpy.flatnonzero(first)).tolist():
+            before = self.indexed.last_in_thread(int(self.thread[group]))
+            if before is not None:
+                self.previous[group] = before
+                self.following[before] = group
 
     def passage_groups(self) -> "NDArray[Any]":
         """Return the group of each passage."""
@@ -176,6 +176,9 @@ class Corpus:
 
     def is_conversation(self, thread: int) -> bool:
         """Return whether more than one speaks in a thread; one voice alone is a document, cut into messages."""
+        voices = self.indexed.voices(thread)
+        if len(voices) > 1 or self.tail is None:
+            return len(voices) > 1
         names = {part.speakers[voice] if voice != NONE else "" for part in self._parts for voice in part.voices(thread)}
         return len(names) > 1
 
@@ -187,123 +190,136 @@ class Corpus:
 
 
 class Ranker:
-    """Scores the passages of a corpus for one query."""
+    """Scores the passages of a corpus for one query. It keeps scores of the passages found so far, and no others."""
 
     def __init__(self, corpus: Corpus, allowed: "NDArray[Any]") -> None:
         """Rank the `allowed` groups."""
         self._corpus = corpus
         self._allowed = allowed
         self._owner = corpus.passage_groups()
-        count = corpus.passages
-        self._lexical = numpy.zeros(count)
-        self._vector = numpy.zeros(count)
-        self._tokens = numpy.zeros(count)
+        self._found = numpy.empty(0, dtype=numpy.int64)
+        self._parts = {name: numpy.empty(0) for name in ("lexical", "vector", "tokens")}
         self._cosine: NDArray[Any] | None = None
 
-    def add_lexical(self, scores: Sequence[tuple[int, float]], *, full: float) -> float:
+    def add_lexical(self, passages: "NDArray[Any]", scores: "NDArray[Any]", *, full: float) -> float:
         """Add BM25 of passages, given that of a text with every term of the query; return the confidence."""
-        found = [(passage, score) for passage, score in scores if self._allowed[self._owner[passage]]]
-        if not found or full <= 0:
+        open_ = self._allowed[self._owner[passages]]
+        passages, scores = passages[open_], scores[open_]
+        if not len(passages) or full <= 0:
             return 0.0
-        best = max(score for _, score in found)
+        best = float(scores.max())
         confidence = min(1.0, CONFIDENCE_FACTOR * best / full)
-        for passage, score in found:
-            self._lexical[passage] = confidence * score / best
+        self._add("lexical", passages, confidence * scores / best)
         return confidence
 
     def add_vectors(self, query: "NDArray[Any]", *, weight: float) -> None:
         """Add the cosines of the best passages, scaled."""
         cosines = self._corpus.cosines(query)
         self._cosine = cosines
-        candidates = numpy.where(self._allowed[self._owner], cosines, -2) if not self._allowed.all() else cosines
+        candidates = cosines if self._allowed.all() else numpy.where(self._allowed[self._owner], cosines, -2)
         best = _best(candidates, VECTOR_CANDIDATES)
         best = best[candidates[best] > 0]
         if len(best):
             low, high = float(candidates[best].min()), float(candidates[best].max())
             span = high - low
-            self._vector[best] = weight * ((candidates[best] - low) / span if span > 0 else 1.0)
+            scaled = (candidates[best] - low) / span if span > 0 else numpy.ones(len(best))
+            self._add("vector", best, weight * scaled)
 
     def add_tokens(self, query: "NDArray[Any]", tables: StaticVectors) -> None:
         """Add MaxSim for the passages that are best so far."""
-        wanted = numpy.unique(query)
-        found = _best(self._lexical + self._vector, TOKEN_CANDIDATES)
-        found = found[(self._lexical + self._vector)[found] > 0]
-        texts = [(passage, tokens) for passage in found if len(tokens := self._corpus.tokens_of(int(passage)))]
+        wanted, times = numpy.unique(query, return_counts=True)
+        base = self._parts["lexical"] + self._parts["vector"]
+        best = _best(base, TOKEN_CANDIDATES)
+        passages = self._found[best[base[best] > 0]]
+        texts = [(passage, tokens) for passage in passages if len(tokens := self._corpus.tokens_of(int(passage)))]
         if not len(wanted) or not texts:
             return
-        items = self._corpus.passages
-        weights = numpy.array([idf(items, int(count)) for count in self._corpus.token_items(wanted)])
-        weights *= numpy.array([int((query == token).sum()) for token in wanted])
-        every = numpy.unique(numpy.concatenate([tokens for _, tokens in texts]))
-        similar = tables.token_vectors(wanted) @ tables.token_vectors(every).T - TOKEN_COSINE_FLOOR
-        flat = numpy.searchsorted(every, numpy.concatenate([tokens for _, tokens in texts]))
+        items = self._corpus.items
+        weights = times * numpy.array([idf(items, int(count)) for count in self._corpus.token_items(wanted)])
+        every, flat = numpy.unique(numpy.concatenate([tokens for _, tokens in texts]), return_inverse=True)
+        similar = tables.token_cosines(wanted, every) - TOKEN_COSINE_FLOOR
         starts = numpy.cumsum([0, *(len(tokens) for _, tokens in texts[:-1])])
-        best = numpy.maximum(numpy.maximum.reduceat(similar[:, flat], starts, axis=1), 0)
-        sums = weights @ best
+        nearest = numpy.maximum(numpy.maximum.reduceat(similar[:, flat], starts, axis=1), 0)
+        sums = (weights[:, None] * nearest).sum(axis=0)
         if sums.max() > 0:
-            self._tokens[[passage for passage, _ in texts]] = TOKEN_WEIGHT * sums / sums.max()
+            self._add("tokens", numpy.array([passage for passage, _ in texts]), TOKEN_WEIGHT * sums / sums.max())
+
+    def _add(self, part: str, passages: "NDArray[Any]", scores: "NDArray[Any]") -> None:
+        """Add a part of the scores of passages."""
+        every = numpy.union1d(self._found, passages)
+        places = numpy.searchsorted(every, self._found)
+        for name, values in self._parts.items():
+            self._parts[name] = numpy.zeros(len(every))
+            self._parts[name][places] = values
+        self._parts[part][numpy.searchsorted(every, passages)] = scores
+        self._found = every
 
     def scores(self, query: RecallQuery, *, sources: Mapping[int, Sequence[int]]) -> Scores:
         """Return the scores of all groups found; `sources` are the groups that memories came from."""
-        base = self._lexical + self._vector + self._tokens
-        passages = numpy.flatnonzero(base)
-        passages = passages[numpy.argsort(-base[passages], kind="stable")]
-        owners, first = numpy.unique(self._owner[passages], return_index=True)
-        best = numpy.full(self._corpus.groups, NONE, dtype=numpy.int64)
-        best[owners] = passages[first]
-        own = numpy.zeros(self._corpus.groups)
-        own[owners] = base[passages[first]]
-        memory, near = numpy.zeros_like(own), numpy.zeros_like(own)
+        base = self._parts["lexical"] + self._parts["vector"] + self._parts["tokens"]
+        order = numpy.argsort(-base, kind="stable")
+        order = order[base[order] != 0]
+        owners, first = numpy.unique(self._owner[self._found[order]], return_index=True)
+        found = _GroupScores(owners, base[order[first]], order[first])
         if query.mode is not RecallMode.KEYWORD:  # by keyword, only what holds the words is found
-            self._add_memories(own, memory, sources)
-            self._add_neighbours(own + memory, near)
-        groups = numpy.flatnonzero(own + memory + near)
-        at = best[groups]
+            self._add_memories(found, sources)
+            self._add_neighbours(found)
+        found.drop_zeros()
+        hit = found.best >= 0
 
         def part(values: "NDArray[Any]") -> "NDArray[Any]":
-            return numpy.where(at >= 0, values[at], 0.0)
+            return numpy.where(hit, values[found.best], 0.0) if len(values) else numpy.zeros(len(hit))
 
-        speaker = self._speaker_bonus(groups, query)
-        lexical, vector, tokens = part(self._lexical), part(self._vector), part(self._tokens)
+        speaker = self._speaker_bonus(found.groups, query)
+        lexical, vector, tokens = (part(values) for values in self._parts.values())
+        passages = numpy.full(len(hit), NONE, dtype=numpy.int64)
+        passages[hit] = self._found[found.best[hit]]
         return Scores(
-            groups=groups,
-            passages=at,
-            total=lexical + vector + tokens + near[groups] + speaker + memory[groups],
+            groups=found.groups,
+            passages=passages,
+            total=lexical + vector + tokens + found.near + speaker + found.memory,
             lexical=lexical,
             vector=vector,
             tokens=tokens,
-            neighbours=near[groups],
+            neighbours=found.near,
             speaker=speaker,
-            memory=memory[groups],
-            cosine=numpy.zeros(len(groups)) if self._cosine is None else part(self._cosine),
+            memory=found.memory,
+            cosine=numpy.zeros(len(hit)) if self._cosine is None else numpy.where(hit, self._cosine[passages], 0.0),
         )
 
-    def found(self) -> list[int]:
-        """Return the groups that have a score so far."""
-        scored = numpy.flatnonzero(self._lexical + self._vector + self._tokens)
-        return [int(group) for group in numpy.unique(self._owner[scored])]
+    def memories(self) -> dict[int, int]:
+        """Return the memories found so far: their groups by key."""
+        groups = numpy.unique(self._owner[self._found])
+        groups = groups[self._corpus.kind[groups] == _MEMORY]
+        return {self._corpus.source(int(group))[1]: int(group) for group in groups}
 
-    def _add_memories(self, own: "NDArray[Any]", parts: "NDArray[Any]", sources: Mapping[int, Sequence[int]]) -> None:
+    def _add_memories(self, found: "_GroupScores", sources: Mapping[int, Sequence[int]]) -> None:
         """Add what memories give: to themselves by importance, and to the messages that they came from."""
+        found.include(numpy.array([each for messages in sources.values() for each in messages], dtype=numpy.int64))
         for group, messages in sources.items():
-            parts[group] += own[group] * IMPORTANCE_WEIGHT * (self._corpus.importance[group] - 0.5)
-            for message in messages:
-                if self._allowed[message]:
-                    parts[message] = max(parts[message], SOURCE_SHARE * own[group])
+            (at,) = found.places([group])
+            found.memory[at] += found.own[at] * IMPORTANCE_WEIGHT * (self._corpus.importance[group] - 0.5)
+            for place in found.places([message for message in messages if self._allowed[message]]):
+                found.memory[place] = max(found.memory[place], SOURCE_SHARE * found.own[at])
 
-    def _add_neighbours(self, own: "NDArray[Any]", parts: "NDArray[Any]") -> None:
+    def _add_neighbours(self, found: "_GroupScores") -> None:
         """Add what messages get from those around them in a conversation."""
-        groups = numpy.flatnonzero(own)
-        threads, places = numpy.unique(self._corpus.thread[groups], return_inverse=True)
+        score = found.own + found.memory
+        givers = numpy.flatnonzero(score)
+        threads, places = numpy.unique(self._corpus.thread[found.groups[givers]], return_inverse=True)
         talks = numpy.array([thread != NONE and self._corpus.is_conversation(int(thread)) for thread in threads])
-        groups = groups[talks[places]] if len(groups) else groups
+        givers = givers[talks[places]] if len(givers) else givers
+        given: list[tuple[NDArray[Any], NDArray[Any]]] = []
         for links in (self._corpus.previous, self._corpus.following):
-            giver, at = groups, groups
+            giver, at = givers, found.groups[givers]
             for share in NEIGHBOUR_SHARES:
                 at = links[at]
                 giver, at = giver[at != NONE], at[at != NONE]
                 open_ = self._allowed[at]
-                numpy.add.at(parts, at[open_], share * own[giver[open_]])
+                given.append((at[open_], share * score[giver[open_]]))
+        groups = numpy.concatenate([at for at, _ in given])
+        found.include(groups)
+        numpy.add.at(found.near, found.places(groups), numpy.concatenate([values for _, values in given]))
 
     def _speaker_bonus(self, groups: "NDArray[Any]", query: RecallQuery) -> "NDArray[Any]":
         """Return the bonus of messages whose speaker the query means."""
@@ -321,7 +337,44 @@ class Ranker:
         return bonus
 
 
+class _GroupScores:
+    """Scores of groups, in the order of their numbers."""
+
+    def __init__(self, groups: "NDArray[Any]", own: "NDArray[Any]", best: "NDArray[Any]") -> None:
+        self.groups = groups.astype(numpy.int64)
+        self.own = own
+        self.best = best
+        """Place of the best passage among those found, or -1."""
+        self.memory = numpy.zeros(len(groups))
+        self.near = numpy.zeros(len(groups))
+
+    def include(self, groups: "NDArray[Any]") -> None:
+        """Add groups that have no score of their own."""
+        every = numpy.union1d(self.groups, groups)
+        if len(every) == len(self.groups):
+            return
+        places = numpy.searchsorted(every, self.groups)
+        best = numpy.full(len(every), NONE, dtype=numpy.int64)
+        best[places] = self.best
+        for name in ("own", "memory", "near"):
+            values = numpy.zeros(len(every))
+            values[places] = getattr(self, name)
+            setattr(self, name, values)
+        self.groups, self.best = every, best
+
+    def places(self, groups: "NDArray[Any] | Sequence[int]") -> "NDArray[Any]":
+        """Return where groups stand that are included."""
+        return numpy.searchsorted(self.groups, groups)
+
+    def drop_zeros(self) -> None:
+        """Leave out the groups whose scores are zero."""
+        kept = (self.own + self.memory + self.near) != 0
+        for name in ("groups", "own", "best", "memory", "near"):
+            setattr(self, name, getattr(self, name)[kept])
+
+
 _KINDS: Final = list(RecallKind)
+_MEMORY: Final = _KINDS.index(RecallKind.MEMORY)
 _USER: Final = list(Role).index(Role.USER)
 _AGENT: Final = list(Role).index(Role.ASSISTANT)
 
@@ -330,4 +383,11 @@ def _best(values: "NDArray[Any]", count: int) -> "NDArray[Any]":
     """Return the positions of the greatest values."""
     if len(values) <= count:
         return numpy.arange(len(values))
-    return numpy.argpartition(-values, count)[:count]
+    sample = values[:: max(1, min(_SAMPLED, len(values) // (2 * count)))]
+    least = numpy.partition(sample, len(sample) - count)[len(sample) - count]
+    above = numpy.flatnonzero(values >= least)  # the best of all are no less than the best of a sample
+    return above[numpy.argpartition(values[above], len(above) - count)[len(above) - count :]]
+
+
+_SAMPLED: Final = 16
+"""One of so many values is looked at to find what the best of all exceed."""

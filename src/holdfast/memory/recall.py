@@ -9,11 +9,11 @@ epoch of the index, so that no search uses a matrix from before it.
 """
 
 import asyncio
-from collections import Counter, OrderedDict
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from holdfast.domain.errors import NotFound, Unavailable
+from holdfast.domain.errors import NotFound, StoreReadOnly, Unavailable
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.recall import (
@@ -28,7 +28,7 @@ from holdfast.domain.recall import (
 )
 from holdfast.memory.analyser import terms
 from holdfast.memory.indexing import Analysis
-from holdfast.ports.recall import IndexRow, IndexSnapshot, Passage, RecallIndex, RecallSource
+from holdfast.ports.recall import IndexReplaced, IndexSnapshot, Passage, RecallIndex, RecallSource
 from holdfast.ports.runtime import Clock
 
 if TYPE_CHECKING:
@@ -36,11 +36,15 @@ if TYPE_CHECKING:
 
     from holdfast.memory.ranking import Corpus, Ranker, Scores
     from holdfast.memory.space_index import SpaceIndex
+    from holdfast.memory.tail import UnindexedTail
+
+T = TypeVar("T")
 
 MAX_TAIL_MESSAGES: Final = 4_000
 """Messages behind the cursor that a search reads; beyond that the index has to catch up first."""
-MAX_TAIL_EMBEDDED: Final = 256
-"""Passages of the tail that a search embeds; the others are compared by their words."""
+SEARCHED_LATELY_SECONDS: Final = 600.0
+MAX_INLINE_PASSAGES: Final = 10_000
+"""Passages up to which a search ranks on the event loop: that takes less than a few thread switches."""
 MAX_QUERY_TERMS: Final = 64
 MAX_CACHED_BYTES: Final = 1 << 30
 ROWS_PER_PAGE: Final = 20_000
@@ -55,22 +59,33 @@ class SpaceRecall:
         self.index = index
         self.analysis = analysis
         self.clock = clock
-        self._cached: OrderedDict[SpaceId, SpaceIndex] = OrderedDict()
+        self._cached: OrderedDict[SpaceId, _CachedSpace] = OrderedDict()
         self._locks: dict[SpaceId, asyncio.Lock] = {}
+        self._searched_at: dict[SpaceId, float] = {}
+        self._parts: tuple[int, ...] | None = None
 
     async def search(self, space: SpaceId, query: RecallQuery) -> RecallResult:
         """Return the best hits."""
         check_recall_query(query)
+        self._searched_at[space] = asyncio.get_running_loop().time()
         lock = self._locks.setdefault(space, asyncio.Lock())
         search = _Search(self, space, query)
         if space not in self._cached:
             async with lock:
                 await self._load(space)
-        await search.embed_query([] if space not in self._cached else self._cached[space].speakers)
-        async with lock:  # a matrix must not grow while it is ranked
-            snapshot, indexed = await self._load(space)
-            found = await search.rank(snapshot, indexed)
-        return await search.result(found)
+        await search.embed_query([] if space not in self._cached else self._cached[space].indexed.speakers)
+        while True:
+            try:
+                async with lock:  # a matrix must not grow while it is ranked
+                    found = await search.rank(*await self._load(space, terms=search.terms))
+                return await search.result(found)
+            except IndexReplaced:  # a rebuilt index was swapped in meanwhile
+                continue
+
+    def searched_lately(self, space: SpaceId) -> bool:
+        """Whether the space was searched within the last `SEARCHED_LATELY_SECONDS`."""
+        at = self._searched_at.get(space)
+        return at is not None and asyncio.get_running_loop().time() - at < SEARCHED_LATELY_SECONDS
 
     async def status(self, space: SpaceId) -> RecallStatus:
         """Return how far the index is."""
@@ -88,6 +103,8 @@ class SpaceRecall:
 
     async def rebuild(self, space: SpaceId) -> None:
         """Build the index again beside the one in use."""
+        self._searched_at[space] = asyncio.get_running_loop().time()  # the indexer does not wait for a quiet time
+        await self._prepare(space)
         await self.index.rebuild(space)
 
     async def put_file(self, space: SpaceId, path: str, text: str, *, at: Millis) -> None:
@@ -98,6 +115,10 @@ class SpaceRecall:
         """Let a memory file be found no more."""
         await self.index.drop_document(space, path)
 
+    async def files(self, space: SpaceId) -> list[str]:
+        """Return the paths of the memory files that are found."""
+        return await self.index.documents(space)
+
     async def evict_stale(self) -> None:
         """Drop the matrices whose index has lost items since, so that nothing forgotten stays in memory."""
         for space, cached in list(self._cached.items()):
@@ -107,39 +128,93 @@ class SpaceRecall:
                 self._cached.pop(space, None)
                 continue
             state = snapshot.state
-            if state is None or (state.key, state.epoch) != (cached.key, cached.epoch):
+            if state is None or (state.key, state.epoch) != (cached.indexed.key, cached.indexed.epoch):
                 self._cached.pop(space, None)
 
-    async def _load(self, space: SpaceId) -> "tuple[IndexSnapshot, SpaceIndex]":
-        """Return the current state of an index, and its matrix."""
+    async def _prepare(self, space: SpaceId) -> None:
+        """Begin the index of a space; from then on it is kept current."""
+        embedder = self.analysis.embedder
+        await self.index.prepare(space, analyser=self.analysis.id, embedder=None if embedder is None else embedder.id)
+
+    async def _load(
+        self, space: SpaceId, *, terms: Sequence[str] = ()
+    ) -> "tuple[IndexSnapshot, SpaceIndex, UnindexedTail]":
+        """Return the current state of an index with the counts of `terms`, its matrix, and its tail."""
         from holdfast.memory.space_index import SpaceIndex
+        from holdfast.memory.tail import UnindexedTail
 
         embedder = self.analysis.embedder
-        parts = (1,) if embedder is None else await asyncio.to_thread(lambda: embedder.parts)
+        if self._parts is None:
+            self._parts = (1,) if embedder is None else await asyncio.to_thread(lambda: embedder.parts)
         cached = self._cached.pop(space, None)
         while True:
-            key, epoch = (None, -1) if cached is None else (cached.key, cached.epoch)
-            after = 0 if cached is None else cached.last_seq
-            snapshot = await self.index.snapshot(space, after=after, index=key, epoch=epoch, tail=MAX_TAIL_MESSAGES)
+            key, epoch = (None, -1) if cached is None else (cached.indexed.key, cached.indexed.epoch)
+            snapshot = await self.index.snapshot(
+                space,
+                after=0 if cached is None else cached.indexed.last_seq,
+                index=key,
+                epoch=epoch,
+                tail=MAX_TAIL_MESSAGES,
+                known={} if cached is None else cached.tail.known,
+                terms=terms,
+            )
             state = snapshot.state
-            if state is None:
-                return snapshot, SpaceIndex(key=0, epoch=0, parts=parts)
-            if cached is not None and (state.key, state.epoch) == (key, epoch):
-                await asyncio.to_thread(cached.extend, snapshot.rows)
-                self._keep(space, cached)
-                return snapshot, cached
-            comparable = self.analysis.embedder is not None and state.embedder == self.analysis.embedder.id
-            cached = SpaceIndex(key=state.key, epoch=state.epoch, parts=parts)
-            while rows := await self.index.rows(state.key, after=cached.last_seq, limit=ROWS_PER_PAGE):
+            if state is None and await self._began(space):
+                continue
+            if state is None or (cached is not None and (state.key, state.epoch) == (key, epoch)):
+                if cached is None:
+                    index = SpaceIndex(key=0, epoch=0, parts=self._parts)
+                    cached = _CachedSpace(index, UnindexedTail(index))
+                await self._extend(cached, snapshot)
+                if state is not None:
+                    self._keep(space, cached)
+                return snapshot, *cached
+            comparable = embedder is not None and state.embedder == embedder.id
+            index = SpaceIndex(key=state.key, epoch=state.epoch, parts=self._parts)
+            while rows := await self.index.rows(state.key, after=index.last_seq, limit=ROWS_PER_PAGE):
                 if not comparable:
                     rows = [row._replace(vector=None) for row in rows]
-                await asyncio.to_thread(cached.extend, rows)
+                await asyncio.to_thread(index.extend, rows)
+            cached = _CachedSpace(index, UnindexedTail(index))
 
-    def _keep(self, space: SpaceId, index: "SpaceIndex") -> None:
+    async def _began(self, space: SpaceId) -> bool:
+        """Begin the index of a space that has none; return false if nothing can be written."""
+        try:
+            await self._prepare(space)
+        except StoreReadOnly:
+            return False
+        return True
+
+    async def _extend(self, cached: "_CachedSpace", snapshot: IndexSnapshot) -> None:
+        """Add what is new in the index and in its tail, and leave out of the tail what the index has taken."""
+        await _run(lambda: cached.indexed.extend(snapshot.rows), size=20 * len(snapshot.rows))
+        passages: list[Passage] = []
+        if snapshot.tail:
+            chars = sum(len(source.text) for source in snapshot.tail)
+            passages = await _run(lambda: self.analysis.split(snapshot.tail), size=chars)
+        await _run(lambda: cached.tail.update(snapshot.pending, passages), size=50 * len(passages))
+
+    def _keep(self, space: SpaceId, cached: "_CachedSpace") -> None:
         """Keep a matrix, and let the least recently used go."""
-        self._cached[space] = index
-        while len(self._cached) > 1 and sum(each.nbytes for each in self._cached.values()) > MAX_CACHED_BYTES:
+        from holdfast.memory.tail import UnindexedTail
+
+        if cached.tail.worn:
+            cached = _CachedSpace(cached.indexed, UnindexedTail(cached.indexed))
+        self._cached[space] = cached
+        while len(self._cached) > 1 and sum(each.indexed.nbytes for each in self._cached.values()) > MAX_CACHED_BYTES:
             self._cached.popitem(last=False)
+
+
+class _CachedSpace(NamedTuple):
+    """The index of a space in memory, and what it lacks."""
+
+    indexed: "SpaceIndex"
+    tail: "UnindexedTail"
+
+
+async def _run(work: Callable[[], T], *, size: int) -> T:
+    """Do small work on the event loop, and large work in a thread; `size` is that of a search of so many passages."""
+    return work() if size <= MAX_INLINE_PASSAGES else await asyncio.to_thread(work)
 
 
 class _Found(NamedTuple):
@@ -161,6 +236,7 @@ class _Search:
         self._now = recall.clock.now()
         self._space = space
         self._query = query
+        self.terms = list(dict.fromkeys(terms(query.text)))
         self._vector: NDArray[Any] | None = None
         self._notices: list[str] = []
 
@@ -177,26 +253,25 @@ class _Search:
         except Unavailable as exc:
             self._notices.append(f"the search was lexical: {exc.message}")
 
-    async def rank(self, snapshot: IndexSnapshot, indexed: "SpaceIndex") -> _Found:
+    async def rank(self, snapshot: IndexSnapshot, indexed: "SpaceIndex", tail: "UnindexedTail") -> _Found:
         """Score what the index and its tail hold."""
         from holdfast.memory.ranking import Corpus, Ranker
 
+        if snapshot.behind > MAX_TAIL_MESSAGES:
+            self._notices.append(f"{snapshot.behind - MAX_TAIL_MESSAGES} older messages are not indexed yet")
         vector = self._comparable_vector(snapshot)
-        passages: list[Passage] = []
-        tail = None
-        if snapshot.tail:
-            passages = await asyncio.to_thread(self._analysis.split, snapshot.tail)
-            passages = passages if vector is None else await self._embed_tail(passages)
-            tail = await asyncio.to_thread(_tail_index, indexed, passages)
-        corpus = Corpus(indexed, tail)
-        allowed = await self._allowed(corpus, snapshot.tail)
+        if vector is not None and tail.unembedded:
+            await self._embed_tail(tail)
+        size = indexed.passages + tail.index.passages
+        corpus = Corpus(indexed, tail.index if tail.passages else None, items=indexed.passages + tail.passages)
+        allowed = await self._allowed(corpus, tail)
         ranker = Ranker(corpus, allowed)
         confidence = 0.0
         if self._query.mode is not RecallMode.SEMANTIC:
-            confidence = await self._add_lexical(snapshot, corpus, ranker, allowed, passages)
-        await asyncio.to_thread(self._add_similarity, ranker, vector, corpus.speakers)
+            confidence = await self._add_lexical(snapshot, corpus, ranker, allowed, tail)
+        await _run(lambda: self._add_similarity(ranker, vector, corpus.speakers), size=size)
         sources = await self._memory_sources(corpus, ranker)
-        scores = await asyncio.to_thread(ranker.scores, self._query, sources=sources)
+        scores = await _run(lambda: ranker.scores(self._query, sources=sources), size=size)
         return _Found(corpus, scores, confidence, vector is not None)
 
     def _comparable_vector(self, snapshot: IndexSnapshot) -> "NDArray[Any] | None":
@@ -209,32 +284,30 @@ class _Search:
             self._notices.append(notice)
         return None
 
-    async def _embed_tail(self, passages: Sequence[Passage]) -> list[Passage]:
-        """Return the passages of the tail, the newest with vectors."""
-        old, new = passages[:-MAX_TAIL_EMBEDDED], passages[-MAX_TAIL_EMBEDDED:]
+    async def _embed_tail(self, tail: "UnindexedTail") -> None:
+        """Add the vectors of the newest passages of the tail."""
         try:
-            return [*old, *await self._analysis.embed(new)]
+            embedded = await self._analysis.embed([passage for _, passage in tail.unembedded])
         except Unavailable as exc:
             self._notices.append(f"new messages were compared by their words: {exc.message}")
-            return list(passages)
+        else:
+            tail.add_vectors([passage.vector for passage in embedded])
 
-    async def _allowed(self, corpus: "Corpus", tail: Sequence[RecallSource]) -> "NDArray[Any]":
+    async def _allowed(self, corpus: "Corpus", tail: "UnindexedTail") -> "NDArray[Any]":
         """Return which groups the query may find; not those that the tail replaces or revises."""
         import numpy
 
-        parts = [corpus.indexed] if corpus.tail is None else [corpus.indexed, corpus.tail]
         thread = None if self._query.thread is None else await self._index.thread_key(self._space, self._query.thread)
-        allowed = numpy.concatenate([part.allowed(self._query, thread=thread, now=self._now) for part in parts])
-        for source in tail:
-            outdated: list[tuple[RecallKind, int]] = []
-            if source.kind is not RecallKind.MESSAGE:
-                outdated.append((source.kind, source.key))
-            outdated += [] if self._query.revised else [(RecallKind.MESSAGE, key) for key in source.revises]
-            for kind, key in outdated:
-                group = corpus.indexed.find(kind, key)
-                if group is not None:
-                    allowed[group] = False
-        return allowed
+        allowed = corpus.indexed.allowed(self._query, thread=thread, now=self._now)
+        if corpus.tail is None:
+            return allowed
+        for kind, key in tail.outdated(revised=self._query.revised):
+            group = corpus.indexed.find(kind, key)
+            if group is not None:
+                allowed[group] = False
+        return numpy.concatenate(
+            [allowed, tail.allowed(corpus.tail.allowed(self._query, thread=thread, now=self._now))]
+        )
 
     async def _add_lexical(
         self,
@@ -242,41 +315,40 @@ class _Search:
         corpus: "Corpus",
         ranker: "Ranker",
         allowed: "NDArray[Any]",
-        tail: Sequence[Passage],
+        tail: "UnindexedTail",
     ) -> float:
         """Add BM25 of the index, from the database, and of the tail; return the confidence."""
         import numpy
 
-        from holdfast.memory.ranking import LEXICAL_CANDIDATES, bm25, idf
+        from holdfast.memory.ranking import LEXICAL_CANDIDATES, idf
 
         state = snapshot.state
-        wanted = list(dict.fromkeys(terms(self._query.text)))
-        known = {} if state is None else await self._index.term_counts(state.key, wanted)
-        extra = Counter(term for passage in tail for term in passage.counts)
-        items = len(tail) + (0 if state is None else state.items)
-        length = sum(sum(passage.counts.values()) for passage in tail) + (0 if state is None else state.length)
+        # From the snapshot: counted later, what the indexer took from the tail meanwhile would count twice.
+        known = snapshot.terms
+        items = tail.passages + (0 if state is None else state.items)
+        length = tail.length + (0 if state is None else state.length)
         average = max(length / items, 1e-9) if items else 1.0
-        weights = {term: idf(items, extra[term] + known.get(term, (0, 0))[1]) for term in wanted}
+        weights = {term: idf(items, tail.counts[term] + known.get(term, (0, 0))[1]) for term in self.terms}
         full = sum(weights.values())
         weights = dict(sorted(weights.items(), key=lambda each: -each[1])[:MAX_QUERY_TERMS])
-        found: list[tuple[int, float]] = []
+        found = [(corpus.first_tail_passage + at, score) for at, score in tail.bm25(weights, average=average)]
+        passages, scores = numpy.array([at for at, _ in found], dtype=int), numpy.array([score for _, score in found])
         if state is not None:
-            keys = [(known[term][0], weight) for term, weight in weights.items() if term in known]
+            keys = [(*known[term], weight) for term, weight in weights.items() if term in known]
             numbers = corpus.indexed.passage("seq")
-            own = allowed[corpus.indexed.passage("group")]
-            only = None if own.all() or own.sum() > MAX_LISTED_ITEMS else numbers[own].tolist()
-            limit = LEXICAL_CANDIDATES if only is not None or own.all() else LEXICAL_CANDIDATES + int((~own).sum())
+            groups = corpus.indexed.groups
+            only, limit = None, LEXICAL_CANDIDATES
+            if not allowed[:groups].all():
+                own = allowed[corpus.indexed.passage("group")]
+                listed = int(own.sum()) <= MAX_LISTED_ITEMS
+                only, limit = (numbers[own].tolist(), limit) if listed else (None, limit + int((~own).sum()))
             rows = await self._index.lexical(state.key, keys, average=average, limit=limit, only=only)
-            places = numpy.searchsorted(numbers, [seq for seq, _ in rows])
-            found += [
-                (int(at), score)
-                for at, (seq, score) in zip(places, rows, strict=True)
-                if at < len(numbers) and numbers[at] == seq
-            ]
-        for at, passage in enumerate(tail, start=corpus.first_tail_passage):
-            score = bm25(weights, passage.counts, length=sum(passage.counts.values()), average=average)
-            found += [(at, score)] if score > 0 else []
-        return ranker.add_lexical(found, full=full)
+            seqs = numpy.array([seq for seq, _ in rows], dtype=numpy.int64)
+            places = numpy.minimum(numpy.searchsorted(numbers, seqs), max(len(numbers) - 1, 0))
+            here = numbers[places] == seqs if len(numbers) else numpy.zeros(len(rows), dtype=bool)
+            passages = numpy.concatenate([places[here], passages])
+            scores = numpy.concatenate([numpy.array([score for _, score in rows])[here], scores])
+        return ranker.add_lexical(passages, scores, full=full)
 
     def _add_similarity(self, ranker: "Ranker", vector: "NDArray[Any] | None", speakers: Sequence[str]) -> None:
         """Add what vectors and tokens say."""
@@ -292,8 +364,7 @@ class _Search:
 
     async def _memory_sources(self, corpus: "Corpus", ranker: "Ranker") -> dict[int, list[int]]:
         """Return, for each memory found, the groups of the messages that it came from."""
-        found = {group: corpus.source(group) for group in ranker.found()}
-        memories = {key: group for group, (kind, key) in found.items() if kind is RecallKind.MEMORY}
+        memories = ranker.memories()
         if not memories:
             return {}
         sources = await self._index.memory_sources(self._space, list(memories))
@@ -310,9 +381,8 @@ class _Search:
         order = numpy.argsort(-scores.total, kind="stable")[: self._query.limit]
         names = [corpus.source(int(scores.groups[at])) for at in order]
         sources = await self._index.sources(self._space, names)
-        hits = [
-            self._hit(found, int(at), sources[name]) for at, name in zip(order, names, strict=True) if name in sources
-        ]
+        places = [(int(at), sources[name]) for at, name in zip(order, names, strict=True) if name in sources]
+        hits = await asyncio.to_thread(lambda: [self._hit(found, at, source) for at, source in places])
         embedder = self._analysis.embedder
         return RecallResult(
             hits=hits,
@@ -344,33 +414,3 @@ class _Search:
 
 
 _PARTS: Final = ("lexical", "vector", "tokens", "neighbours", "speaker", "memory")
-
-
-def _tail_index(indexed: "SpaceIndex", passages: Sequence[Passage]) -> "SpaceIndex":
-    """Return the index of what is not indexed yet; an older version of it in the index is found no more."""
-    tail = indexed.empty()
-    tail.extend([_to_row(number, passage) for number, passage in enumerate(passages)])
-    return tail
-
-
-def _to_row(number: int, passage: Passage) -> IndexRow:
-    source = passage.source
-    return IndexRow(
-        seq=number,
-        kind=source.kind.value,
-        source_key=source.key,
-        position=source.position,
-        thread_key=source.thread_key,
-        start=passage.start,
-        chars=passage.chars,
-        role=None if source.role is None else source.role.value,
-        speaker=source.speaker,
-        at=source.at,
-        status=source.status,
-        importance=source.importance,
-        expires_at=source.expires_at,
-        revises=source.revises,
-        length=sum(passage.counts.values()),
-        tokens=passage.tokens,
-        vector=passage.vector,
-    )

@@ -50,14 +50,34 @@ _STANDING: Final = re.compile(
     r"|いつも|必ず|常に|今後|これから|毎回|絶対|二度と|決して|くれぐれも",
     re.I,
 )
+_STANDING_REQUEST: Final = re.compile(
+    r"\b(?:when|if) i (?:ask|mention|share|request|send|paste|post|bring up)\b(?! (?:him|her|them|my|our|people)\b)"
+    r"|\b(?:in|for|with|to|of|end|start|begin) (?:all|every|each|any)(?: of)?(?: (?:your|my|our|the|future|further))* "
+    r"(?:answers?|responses?|repl(?:y|ies)|questions?|requests?|code snippets?|conversations?)\b"
+    r"|\b(?:keep|make|begin|start|end) your (?:answers?|responses?|repl(?:y|ies))\b"
+    r"|\b(?:address|refer to) me as\b"
+    r"|\b(?:do not|don't|no|avoid)(?: use| using| add| include)? (?:emojis?|exclamation marks?|jargon|slang)\b"
+    r"|と呼んで|(?:返事|返答|回答|答え|説明)は[^。]{1,60}(?:ください|下さい|お願い|して)"
+    r"|(?:とき|時|場合)は[^。]{1,80}(?:ください|下さい|お願い)|絵文字は?[^。]{0,20}ないで",
+    re.I,
+)
+_NAMED: Final = re.compile(
+    r"\b[Cc]all me (?:(?:Dr|Mr|Ms|Mrs)\.? )?(?!(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)[A-Z][a-z]+\b"
+)
 _OF_SOMEBODY: Final = re.compile(
     r"\b(?:i|we|he|she|they|it|who|that|there|mom|mum|dad|people|my \w+|our \w+|his \w+|her \w+|their \w+)"
     r"(?:'(?:ve|d|s|m|re|ll)|\s+(?:have|had|has|was|were|is|am|are|would|will|can|could|did|do))?\s+"
     r"(?:almost |nearly )?(?:always|never)\b",
     re.I,
 )
+_DESCRIBED: Final = re.compile(
+    r"(?:\b(?:not|is|are|was|were|be|been|have|has|had|will|would)|n['’]t|['’](?:s|re|ve|m|ll|d))\s+(?:always|never)\b"
+    r"|^(?:nope|no|yes|well|so|and|but)?,?\s*(?:never|always)\s+(?:been|had|was|heard|seen|thought|wanted|tried|knew)\b"
+    r"|^(?:they|he|she|it|we|i|those|these|this|that)\b[^,;:]*\band (?:always|never)\b",
+    re.I,
+)
 _ADDRESSED: Final = re.compile(
-    r"\b(?:please|you|your|answers?|respon(?:d|se|ses)|repl(?:y|ies)|i (?:ask|say|mention|request)|"
+    r"\b(?:please|you|your|answers?|respon(?:d|se|ses)|repl(?:y|ies)|i (?:ask|say|mention|request|share|send|paste)|"
     r"(?:give|tell|show|ask|send) me|from now on|going forward|i want|i need|i'd like|make sure)\b",
     re.I,
 )
@@ -86,13 +106,14 @@ def find_statements(text: str, *, at: Instant) -> list[FoundStatement]:
     found = []
     for start, end in _sentences(text):
         sentence = text[start:end]
-        kind = _kind_of(sentence, at=at)
+        kind = statement_kind(sentence, at=at)
         if kind is not None and len(sentence) <= MAX_STATEMENT_CHARS:
             found.append(FoundStatement(kind, sentence, start, end))
     return found[:MAX_STATEMENTS]
 
 
-def _kind_of(sentence: str, *, at: Instant) -> StatementKind | None:
+def statement_kind(sentence: str, *, at: Instant) -> StatementKind | None:
+    """Return the kind of a sentence that is worth keeping, or null."""
     if sentence.endswith(("?", "？")) or len(sentence) < 6:
         return None
     if _is_standing(sentence):
@@ -104,12 +125,21 @@ def _kind_of(sentence: str, *, at: Instant) -> StatementKind | None:
     return None
 
 
+def own_sentences(text: str) -> list[str]:
+    """Return the sentences of a text that are its author's own words."""
+    return [text[start:end] for start, end in _sentences(text)]
+
+
 def _is_standing(sentence: str) -> bool:
+    if _STANDING_REQUEST.search(sentence) or _NAMED.search(sentence):
+        return True
     match = _STANDING.search(sentence)
     if match is None:
         return False
     if not match[0].isascii():
         return _JAPANESE_REQUEST.search(sentence) is not None
+    if match[0].lower() in ("always", "never") and _DESCRIBED.search(sentence):
+        return False
     if _OF_SOMEBODY.search(sentence):
         return _ADDRESSED.search(_OF_SOMEBODY.sub("", sentence)) is not None and "you" in sentence.lower()
     if match[0].lower() in (

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 MAX_STEP: Final = 127
 DEVIATIONS: Final = 4
 """Standard deviations of a component of a random vector up to which it is stored; larger components are cut."""
-BLOCK_ROWS: Final = 8_192
-"""Vectors that are converted at a time: a block stays in the processor's cache."""
+BLOCK_VALUES: Final = 448_000
+"""Components that are converted at a time. A block stays in the processor's cache, and BLAS multiplies it on one
+thread: above 460,800 it uses all processors, whose threads spin, which costs ten times as much on a busy machine."""
 NONE: Final = -1
 _KINDS: Final = {kind.value: number for number, kind in enumerate(RecallKind)}
 _ROLES: Final[dict[str | None, int]] = {None: NONE} | {role.value: number for number, role in enumerate(Role)}
@@ -127,6 +128,8 @@ class SpaceIndex:
 
     def extend(self, rows: Sequence[IndexRow]) -> None:
         """Add rows in the order of their numbers; passages of one source follow one another."""
+        if not rows:
+            return
         groups: list[int] = []
         added: list[tuple[object, ...]] = []
         replaced: list[int] = []
@@ -153,9 +156,8 @@ class SpaceIndex:
         self._passage["start"].extend([row.start for row in rows])
         self._passage["chars"].extend([row.chars for row in rows])
         self._add_tokens(rows, first)
-        self._add_vectors(rows, first)
-        if rows:
-            self.last_seq = rows[-1].seq
+        self.add_vectors(range(first, self.passages), [row.vector for row in rows])
+        self.last_seq = rows[-1].seq
 
     def _group_values(self, row: IndexRow, number: int, replaced: list[int]) -> tuple[object, ...]:
         """Return the columns of a new group."""
@@ -234,8 +236,24 @@ class SpaceIndex:
         start = int(ends[passage - 1]) if passage else 0
         return self._tokens.array[start : int(ends[passage])]
 
-    def _add_vectors(self, rows: Sequence[IndexRow], first: int) -> None:
-        known = [(first + at, row.vector) for at, row in enumerate(rows) if row.vector]
+    def discount_tokens(self, passage: int) -> None:
+        """Count the tokens of a passage no more."""
+        self.token_items[self.tokens_of(passage)] -= 1
+
+    def cut_thread(self, thread: int, *, before: int | None) -> None:
+        """Let a message of a thread, or the next one, follow none here: those before it are elsewhere."""
+        if before is None:
+            self._last_in_thread.pop(thread, None)
+        else:
+            self.group("previous")[before] = NONE
+
+    def end_group(self) -> None:
+        """Let the next row begin a new group."""
+        self._last_group = None
+
+    def add_vectors(self, passages: Sequence[int], packed: Sequence[bytes | None]) -> None:
+        """Add the vectors of passages, in the order of their numbers; each has one at most."""
+        known = [(at, vector) for at, vector in zip(passages, packed, strict=True) if vector]
         if not known:
             return
         matrix = numpy.stack([unpack_vector(vector, sum(self._parts)) for _, vector in known])
@@ -259,12 +277,13 @@ class SpaceIndex:
                 continue
             matrix, rows = vectors.array, owners.array
             whole = len(rows) == self.passages
-            for at in range(0, len(rows), BLOCK_ROWS):
-                products = matrix[at : at + BLOCK_ROWS].astype(numpy.float32) @ part
+            step = BLOCK_VALUES // width
+            for at in range(0, len(rows), step):
+                products = matrix[at : at + step].astype(numpy.float32) @ part
                 if whole:
-                    found[at : at + BLOCK_ROWS] += products
+                    found[at : at + step] += products
                 else:
-                    found[rows[at : at + BLOCK_ROWS]] += products
+                    found[rows[at : at + step]] += products
         return found
 
     def allowed(self, query: RecallQuery, *, thread: int | None, now: Millis) -> "NDArray[Any]":

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.domain.packages import has_extra, install_command
 from holdfast.memory.analyser import UNSPACED_CHARS, fold
 from holdfast.memory.japanese import load_japanese
 
@@ -33,6 +34,10 @@ MAX_TOKENS: Final = 512
 FREQUENCY_SMOOTHING: Final = 0.001
 JAPANESE_FREQUENCY_SMOOTHING: Final = 0.0003
 """A token that is this frequent has half the weight of a rare one."""
+MAX_INLINE_TEXTS: Final = 8
+_EVERY_LANGUAGE: Final = "text 文章"
+MAX_SERIAL_PRODUCTS: Final = 2**18
+"""Multiplications of a product of matrices up to which BLAS uses one thread."""
 _TOKENIZER_FILE: Final = "tokenizers/l2_supercat_tokenizer_config.json"
 _WEIGHTS_FILE: Final = "weights/l2_supercat_256.safetensors"
 _FIRST_WORD_TOKEN: Final = 259
@@ -48,9 +53,11 @@ class StaticVectors:
     """Implements `Embedder` with tables that are read on first use."""
 
     def __init__(self) -> None:
-        english = find_spec("wordllama") is not None and find_spec("tokenizers") is not None
+        english = has_extra("memory")
         self._folder = _package_folder("wordllama") if english else None
         self._japanese = load_japanese()
+        self._read = False
+        """Whether the tables are in memory."""
 
     @property
     def id(self) -> str:
@@ -77,14 +84,18 @@ class StaticVectors:
     def notice(self) -> str | None:
         """What is missing, if something is."""
         missing = [
-            *(["English (install the package `wordllama`)"] if self._folder is None else []),
+            *([f"English (run `{install_command('memory')}`)"] if self._folder is None else []),
             *(["Japanese (the data file was not built: `make japanese`)"] if self._japanese is None else []),
         ]
-        return f"there are no vectors for {' and '.join(missing)}: recall compares words only" if missing else None
+        return f"recall compares words only, without vectors, in {' and '.join(missing)}" if missing else None
 
     async def embed(self, texts: Sequence[str]) -> "Vectors":
-        """Return one normalised row per text."""
-        return await asyncio.to_thread(lambda: self.vectors([self.tokens(text) for text in texts]))
+        """Return one normalised row per text; a few of them on the event loop, once the tables are there."""
+        if self._read and len(texts) <= MAX_INLINE_TEXTS:
+            return self.vectors([self.tokens(text) for text in texts])
+        rows = await asyncio.to_thread(lambda: self.vectors([self.tokens(text) for text in [*texts, _EVERY_LANGUAGE]]))
+        self._read = True
+        return rows[:-1]
 
     def vectors(self, tokens: "Sequence[NDArray[Any]]") -> "Vectors":
         """Return one normalised row for the tokens of each text."""
@@ -117,19 +128,63 @@ class StaticVectors:
                 found += [JAPANESE_TOKEN + row for row in self._japanese.rows(run)]
         return numpy.array(found[:MAX_TOKENS], dtype=numpy.uint16)
 
-    def token_vectors(self, tokens: "NDArray[Any]") -> "NDArray[Any]":
-        """Return the normalised vectors of tokens, in the space of both halves."""
+    def token_cosines(self, wanted: "NDArray[Any]", tokens: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the cosine of each wanted token with each token; that of different languages is 0."""
         import numpy
 
-        rows = numpy.zeros((len(tokens), self.dims), dtype=numpy.float32)
+        found = numpy.zeros((len(wanted), len(tokens)), dtype=numpy.float32)
+        for japanese in (False, True):
+            rows = numpy.flatnonzero((wanted >= JAPANESE_TOKEN) == japanese)
+            columns = numpy.flatnonzero((tokens >= JAPANESE_TOKEN) == japanese)
+            if not len(rows) or not len(columns) or (japanese and self._japanese is None):
+                continue
+            ours, others = self._unit_rows(wanted[rows]), self._unit_rows(tokens[columns])
+            found[rows[:, None], columns] = small_products(ours, others)
+        return found
+
+    def _unit_rows(self, tokens: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the normalised vectors of tokens of one language."""
+        import numpy
+
+        if tokens[0] < JAPANESE_TOKEN:
+            rows = self._english[tokens].astype(numpy.float32)
+        else:
+            assert self._japanese is not None
+            rows = self._japanese.table[tokens - JAPANESE_TOKEN].astype(numpy.float32)
+        norms = numpy.sqrt(numpy.einsum("ij,ij->i", rows, rows))[:, None]
+        return rows / numpy.where(norms > 0, norms, 1)  # type: ignore[no-any-return]
+
+    def similarities(self, subjects: "Sequence[NDArray[Any]]", text: "NDArray[Any]") -> list[float]:
+        """Return how much of each subject a text is about, both given as tokens, from 0 to 1.
+
+        Each token of a subject counts by its best cosine with a token of the text, weighted by its rarity (MaxSim).
+        """
+        import numpy
+
+        found = [0.0] * len(subjects)
+        known = [number for number, tokens in enumerate(subjects) if len(tokens)]
+        if known and len(text):
+            starts = numpy.cumsum([0, *(len(subjects[number]) for number in known[:-1])])
+            every, places = numpy.unique(numpy.concatenate([subjects[number] for number in known]), return_inverse=True)
+            best = self.token_cosines(every, numpy.unique(text)).max(axis=1).clip(min=0)
+            weights = self._weights(every)[places]
+            best = best[places]
+            scores = numpy.add.reduceat(best * weights, starts) / numpy.add.reduceat(weights, starts)
+            for number, score in zip(known, scores, strict=True):
+                found[number] = min(float(score), 1.0)
+        return found
+
+    def _weights(self, tokens: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the weights of tokens."""
+        import numpy
+
+        weights = numpy.zeros(len(tokens), dtype=numpy.float32)
         english = tokens < JAPANESE_TOKEN
         if english.any():
-            rows[english, :ENGLISH_DIMS] = self._english[tokens[english]]
+            weights[english] = self._english_weights[tokens[english]]
         if self._japanese is not None and not english.all():
-            rows[~english, ENGLISH_DIMS:] = self._japanese.table[tokens[~english] - JAPANESE_TOKEN]
-        norms = numpy.linalg.norm(rows, axis=1, keepdims=True)
-        rows /= numpy.where(norms > 0, norms, 1)
-        return rows
+            weights[~english] = self._japanese_weights[tokens[~english] - JAPANESE_TOKEN]
+        return weights
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -162,6 +217,24 @@ class StaticVectors:
 
         assert self._japanese is not None
         return _rarity(numpy.arange(len(self._japanese.table)), JAPANESE_FREQUENCY_SMOOTHING) / _MEAN_JAPANESE_NORM
+
+
+def small_products(ours: "NDArray[Any]", others: "NDArray[Any]") -> "NDArray[Any]":
+    """Return the products of all pairs of rows, in tiles that BLAS multiplies on one thread.
+
+    Above a size it starts a thread for each processor, and these spin: on a busy machine that costs ten times as much.
+    """
+    import numpy
+
+    width = ours.shape[1]
+    high = max(1, min(len(ours), MAX_SERIAL_PRODUCTS // (32 * width)))
+    wide = max(1, MAX_SERIAL_PRODUCTS // (high * width))
+    found = numpy.empty((len(ours), len(others)), dtype=numpy.float32)
+    for top in range(0, len(ours), high):
+        for left in range(0, len(others), wide):
+            tile = ours[top : top + high] @ others[left : left + wide].T
+            found[top : top + high, left : left + wide] = tile
+    return found
 
 
 def _rarity(ranks: "NDArray[Any]", smoothing: float) -> "NDArray[Any]":

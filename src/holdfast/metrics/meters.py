@@ -53,6 +53,7 @@ class Meters:
         self.loop_stalls = self._counter(
             "holdfast_event_loop_stalls_total", "Times that the event loop used too much CPU without a turn."
         ).of()
+        self.workers = self._register(gauge("holdfast_workers", "Runs that this process executes at a time, at most."))
         self.streams = self._register(
             gauge("holdfast_stream_clients", "Streams that are open now, by transport.", labels=("transport",))
         )

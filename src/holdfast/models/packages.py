@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import Final
 
 from holdfast.domain.errors import Invalid
 from holdfast.domain.model_provider import Providers, ProviderSettings
-from holdfast.domain.packages import install_command
+from holdfast.domain.packages import install_command, is_installed
 
+_LIBRARY: Final = "pydantic_ai"
+"""Module that every provider needs; the extras `openai` and `anthropic` install it."""
 _OPENAI_PROVIDERS: Final = frozenset(
     (
         *("alibaba", "azure", "azure-responses", "cerebras", "crusoe", "deepseek", "fireworks", "github"),
@@ -41,6 +42,11 @@ _KEY_VARIABLES: Final = {
 """Environment variables of keys that are not named `<PROVIDER>_API_KEY`."""
 
 
+def listed_providers() -> list[str]:
+    """Return the built-in providers whose packages are known here."""
+    return sorted({"anthropic", *_OPENAI_PROVIDERS, *_OTHER_PROVIDERS})
+
+
 def key_variable(provider: str) -> str:
     """Return the environment variable that a built-in provider reads its key from."""
     return _KEY_VARIABLES.get(provider, f"{provider.upper().replace('-', '_')}_API_KEY")
@@ -52,14 +58,16 @@ def missing_package(provider: str, settings: ProviderSettings | None) -> tuple[s
         module = "anthropic" if settings.api == "anthropic" else "openai"
     elif provider in _OTHER_PROVIDERS:
         module, extra = _OTHER_PROVIDERS[provider]
-        return None if _is_installed(module) else (module, f"pip install 'pydantic-ai-slim[{extra}]'")
+        missing = [each for each in (module, _LIBRARY) if not is_installed(each)]
+        return (missing[0], f"pip install 'pydantic-ai-slim[{extra}]'") if missing else None
     elif provider in _OPENAI_PROVIDERS:
         module = "openai"
     elif provider == "anthropic":
         module = "anthropic"
     else:
-        return None
-    return None if _is_installed(module) else (module, install_command(module))
+        return None if is_installed(_LIBRARY) else (_LIBRARY, install_command("openai"))
+    missing = [each for each in (module, _LIBRARY) if not is_installed(each)]
+    return (missing[0], install_command(module)) if missing else None
 
 
 def check_package(model: str, providers: Providers) -> None:
@@ -93,10 +101,3 @@ def check_agent_packages(models: Sequence[str], providers: Providers) -> None:
         variable = key_variable(provider) if settings is None else settings.api_key_env
         if variable is None or os.environ.get(variable):
             check_package(model, providers)
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # of the parent of a submodule
-        return False

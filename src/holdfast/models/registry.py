@@ -22,7 +22,8 @@ from msgspec.structs import replace
 from holdfast.domain.agent import SCRIPTED_PROVIDER
 from holdfast.domain.errors import Invalid, ModelUnavailable
 from holdfast.domain.model_provider import DEFAULT_PROVIDER_TIMEOUT_SECONDS, KnownModel, KnownProvider, Providers
-from holdfast.models.packages import check_package, key_variable, provider_key
+from holdfast.domain.packages import is_installed
+from holdfast.models.packages import check_package, key_variable, listed_providers, provider_key
 from holdfast.models.scripted import ScriptedModel
 from holdfast.ports.model import Model, ModelDelta, ModelFinished, ModelRequest
 
@@ -239,6 +240,8 @@ class ListedModels:
 
 @cache
 def _built_in_providers() -> list[tuple[str, str]]:
+    if not is_installed("pydantic_ai"):
+        return [(name, key_variable(name)) for name in listed_providers()]
     from holdfast.models.provider_clients import known_providers
 
     return [(name, key_variable(name)) for name in known_providers()]
@@ -246,6 +249,8 @@ def _built_in_providers() -> list[tuple[str, str]]:
 
 @cache
 def _known_models() -> list[KnownModel]:
+    if not is_installed("pydantic_ai"):
+        return []
     from pydantic_ai.models import known_model_names
 
     providers = {name for name, _ in _built_in_providers()}

@@ -35,6 +35,8 @@ class WakeHint(msgspec.Struct, frozen=True, kw_only=True):
     """A run may be claimed later."""
     news: bool = False
     """There are new notifications."""
+    deliveries: bool = False
+    """A delivery of a webhook may be due."""
     timers: bool = False
     """A timer or another due time was set."""
     everything: bool = False
@@ -49,6 +51,7 @@ class WakeHint(msgspec.Struct, frozen=True, kw_only=True):
             coming=self.coming or other.coming,
             delayed=self.delayed or other.delayed,
             news=self.news or other.news,
+            deliveries=self.deliveries or other.deliveries,
             timers=self.timers or other.timers,
             everything=self.everything or other.everything,
         )

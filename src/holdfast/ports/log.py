@@ -18,7 +18,7 @@ from holdfast.domain.limits import Usage
 from holdfast.domain.message import Message
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Run, RunStatus
-from holdfast.domain.step import Step
+from holdfast.domain.step import RecordedStep, Step
 
 
 class Journal(Protocol):
@@ -44,6 +44,8 @@ class Journal(Protocol):
         - A wait for a run that waits for this one is refused (`WouldDeadlock`).
         - A move releases the lease. A terminal move also queues the runs based on this one and notifies the parent.
         - Commits of one lease are applied in the order in which they were submitted.
+        - A numbered commit that was applied before returns the same result and changes nothing. Its number with other
+          content, or a lower number, is refused (`Conflict`).
         - A failed commit does not affect other commits.
         """
 
@@ -155,6 +157,14 @@ class Messages(Protocol):
     async def of_run(self, space: SpaceId, run: RunId) -> list[Message]:
         """Return the messages of `run` alone, oldest first."""
 
+    async def after(
+        self, space: SpaceId, run: RunId, *, sequence: int | None = None, limit: int = DEFAULT_PAGE_SIZE
+    ) -> list[Message]:
+        """Return the first `limit` messages of `run`'s chain after a sequence, or from its beginning, oldest first.
+
+        A sequence that is not on this chain is refused (`Invalid`). The cost does not depend on the chain's length.
+        """
+
     async def get(self, space: SpaceId, run: RunId, message: MessageId) -> Message:
         """Return the message with that id on `run`'s chain; a revision with that id on another branch is ignored."""
 
@@ -181,6 +191,20 @@ class Steps(Protocol):
 
     async def of_run(self, space: SpaceId, run: RunId) -> list[Step]:
         """Return the steps of `run` by number."""
+
+    async def page(
+        self,
+        space: SpaceId,
+        run: RunId,
+        *,
+        tree: bool = False,
+        limit: int = DEFAULT_PAGE_SIZE,
+        cursor: str | None = None,
+    ) -> Page[RecordedStep]:
+        """Return steps of `run` by number; with `tree` then those of its descendants, by run, parents first.
+
+        The cost of a page does not depend on the number of steps before it.
+        """
 
 
 class Contexts(Protocol):

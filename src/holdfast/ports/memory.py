@@ -79,6 +79,9 @@ class Recall(Protocol):
     async def drop_file(self, space: SpaceId, path: str) -> None:
         """Let a memory file be found no more."""
 
+    async def files(self, space: SpaceId) -> list[str]:
+        """Return the paths of the memory files that are found."""
+
 
 class KeptMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The result of keeping a memory."""
@@ -196,6 +199,9 @@ class MemoryGraph(Protocol):
 
     async def messages(self, space: SpaceId, names: Sequence[tuple[ThreadId, MessageId]]) -> list[MessageNode]:
         """Return the named messages that exist, each with the untrusted sources that its author had read."""
+
+    async def neighbours(self, space: SpaceId, names: Sequence[tuple[ThreadId, int]]) -> list[MessageNode]:
+        """Return what was said just before and after the messages at these sequences: by people and the model."""
 
     async def superseded_sources(
         self, space: SpaceId, names: Sequence[tuple[ThreadId, MessageId]]

@@ -1,4 +1,4 @@
-"""Ports of the run queue: leases, inbox, interrupts, timers, subscriptions, run counts and store health."""
+"""Ports of the run queue: leases, inbox, interrupts, timers, subscriptions, run counts, workers and store health."""
 
 from collections.abc import Container, Mapping, Sequence
 from datetime import timedelta
@@ -6,16 +6,17 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.domain.commit import Lease
+from holdfast.domain.commit import CommitNumber, Committed, Lease, LeaseRef
 from holdfast.domain.content import Json
-from holdfast.domain.ids import InterruptId, OwnerId, RunId, SpaceId, TimerId
+from holdfast.domain.ids import ApiKeyId, InterruptId, OwnerId, RunId, SpaceId, TimerId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant
-from holdfast.domain.interrupt import Interrupt, InterruptResponse, InterruptStatus
+from holdfast.domain.interrupt import Interrupt, InterruptFilter, InterruptResponse, InterruptStatus
 from holdfast.domain.message import NewMessage
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
-from holdfast.domain.run import Run
+from holdfast.domain.run import Run, RunError
 from holdfast.domain.timer import NewTimer, Timer, TimerClaim
+from holdfast.domain.worker import NewWorker, Queue, WorkerStatus
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +51,12 @@ class Leases(Protocol):
         (`LeaseLost`).
         """
 
+    async def release_leftover(self, leases: Sequence[Lease]) -> None:
+        """Release those of `leases` under which a run is still running, as `release` does."""
+
+    async def fail(self, lease: Lease, error: RunError) -> None:
+        """End the run and its active descendants as failed, if the lease is still held."""
+
     async def expire(self, *, cap: int = 5, spare: Container[int] = ()) -> list[RunId]:
         """Take back the runs of expired leases and return them, but not those whose keys are in `spare`.
 
@@ -60,6 +67,24 @@ class Leases(Protocol):
 
     async def queue_state(self) -> QueueState:
         """Return whether a run may be claimed now, and when the next delayed run becomes claimable."""
+
+
+class WorkerLeases(Protocol):
+    """Leases of workers without a database: the token that each is used with, and its last numbered commit."""
+
+    async def issue(self, leases: Sequence[Lease], *, token_hashes: Sequence[bytes], api_key: ApiKeyId | None) -> None:
+        """Bind each lease to the token with that hash and to the key that claimed it."""
+
+    async def find(self, ref: LeaseRef, *, token_hash: bytes, api_key: ApiKeyId | None) -> Lease:
+        """Return a lease as its holder received it, without a snapshot.
+
+        A token of another lease or key and a lease that is not held any more are both refused (`LeaseLost`).
+        """
+
+    async def repeated(
+        self, ref: LeaseRef, number: CommitNumber, *, token_hash: bytes, api_key: ApiKeyId | None
+    ) -> Committed | None:
+        """Return the result of a commit that was applied under this lease, even if it ended the lease."""
 
 
 class Inbox(Protocol):
@@ -100,10 +125,18 @@ class Interrupts(Protocol):
         space: SpaceId,
         *,
         status: InterruptStatus | None = InterruptStatus.OPEN,
+        where: InterruptFilter | None = None,
+        oldest: bool = False,
         limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Interrupt]:
-        """Return the interrupts of a space, newest first."""
+        """Return the interrupts of a space, newest first; open ones with `oldest` the oldest first.
+
+        The cost of a page of open ones does not depend on the number of others.
+        """
+
+    async def count_open(self, space: SpaceId) -> int:
+        """Return the number of open interrupts of a space."""
 
     async def expire(self, *, limit: int = 100) -> list[InterruptId]:
         """Close interrupts that expired without a response, give their runs the default outcome, and return them.
@@ -212,6 +245,29 @@ class RunCounts(Protocol):
 
     async def queued(self, space: SpaceId) -> int:
         """Count the runs of a space that wait for a worker or for their base run."""
+
+
+class WorkerBeats(Protocol):
+    """What a worker tells about itself."""
+
+    async def beat(self, worker: NewWorker) -> None:
+        """Note that a worker lives; the first beat is its start."""
+
+    async def leave(self, worker: OwnerId) -> None:
+        """Forget a worker that has stopped, and those that were not heard of for a day."""
+
+
+class Workers(WorkerBeats, Protocol):
+    """The processes that execute runs, and the queue they take them from."""
+
+    async def of_space(self, space: SpaceId) -> list[WorkerStatus]:
+        """Return all workers, oldest first, with the runs of `space` that each holds and the number of others."""
+
+    async def queue(self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Queue:
+        """Return the runs of `space` that wait: ready ones in the order of their claim, delayed ones, pending ones.
+
+        The cost does not depend on the number of ended runs.
+        """
 
 
 class StoreHealth(Protocol):

@@ -6,7 +6,7 @@ The index is a projection: it holds terms and vectors, never a text, and can be 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -106,21 +106,36 @@ class IndexRow(NamedTuple):
     vector: bytes | None
 
 
+TailName: TypeAlias = tuple[RecallKind, int]
+"""A thread, memory or document with something that is not indexed, by its key."""
+TailSpan: TypeAlias = tuple[int, int]
+"""The sequences or versions of it in the tail: those after the first number, up to the second."""
+
+
 class IndexSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The index of a space and the tail that it lacks, as of one moment."""
 
     state: IndexState | None
     rows: list[IndexRow]
     tail: list[RecallSource]
+    """What is not indexed, apart from what was known."""
+    pending: Mapping[TailName, TailSpan] = {}
+    """What the whole tail consists of."""
     behind: int
     """Messages that are not indexed; more than the tail holds if it was cut."""
+    terms: Mapping[str, tuple[int, int]] = {}
+    """Key and item count of each known term that was asked for."""
+
+
+class IndexReplaced(Exception):
+    """The index that was searched is no longer the active one."""
 
 
 class RecallIndex(Protocol):
     """The index of what spaces have said, with a cursor for each thread, memory and document."""
 
     async def spaces(self) -> list[SpaceId]:
-        """Return the spaces with something to index."""
+        """Return the spaces that have an index and something to add to it."""
 
     async def prepare(self, space: SpaceId, *, analyser: str, embedder: str | None) -> IndexState:
         """Return the active index; if it was made otherwise, another one is built beside it."""
@@ -143,28 +158,39 @@ class RecallIndex(Protocol):
     async def drop_replaced(self, *, limit: int) -> bool:
         """Remove a part of a replaced index; return whether there is more to remove."""
 
-    async def snapshot(self, space: SpaceId, *, after: int, index: int | None, epoch: int, tail: int) -> IndexSnapshot:
+    async def snapshot(
+        self,
+        space: SpaceId,
+        *,
+        after: int,
+        index: int | None,
+        epoch: int,
+        tail: int,
+        known: Mapping[TailName, TailSpan] = {},
+        terms: Sequence[str] = (),
+    ) -> IndexSnapshot:
         """Return the state, the rows after `after` if `index` and `epoch` are current, and what is not indexed.
 
-        At most `tail` messages are read behind the cursor, the newest threads first.
+        The tail goes at most `tail` messages back, threads with the latest runs first. What is `known` of it is not
+        read again, if `index` and `epoch` are current.
         """
 
     async def rows(self, index: int, *, after: int, limit: int) -> list[IndexRow]:
         """Return items in the order in which they were added."""
 
-    async def term_counts(self, index: int, terms: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Return, for each known term, its key and the number of items that hold it."""
-
     async def lexical(
         self,
         index: int,
-        weights: Sequence[tuple[int, float]],
+        weights: Sequence[tuple[int, int, float]],
         *,
         average: float,
         limit: int,
         only: Sequence[int] | None,
     ) -> list[tuple[int, float]]:
-        """Return the items with the best BM25 for weighted terms, best first; `only` narrows the items."""
+        """Return the items with the best BM25 for terms (key, item count, weight); `only` narrows the items.
+
+        Raises `IndexReplaced` if the index is not the active one.
+        """
 
     async def sources(
         self, space: SpaceId, keys: Sequence[tuple[RecallKind, int]]
@@ -176,6 +202,9 @@ class RecallIndex(Protocol):
 
     async def thread_key(self, space: SpaceId, thread: ThreadId) -> int:
         """Return the key of a thread, or raise `NotFound`."""
+
+    async def behind(self, space: SpaceId) -> int:
+        """Return the number of messages that are not indexed yet."""
 
     async def progress(self, space: SpaceId) -> float | None:
         """Return the share of a rebuild that is done; `None` if there is none."""

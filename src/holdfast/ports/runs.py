@@ -5,7 +5,10 @@ from typing import Protocol
 
 import msgspec
 
+from holdfast.domain.branch import BranchTotals, ForkPoint
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.instant import Instant
+from holdfast.domain.limits import Usage
 from holdfast.domain.new_run import CreatedRun, NewRun
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.plan import Plan, PlanPriority, PlanStatus, ThreadTask
@@ -19,12 +22,19 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filter for listing runs; unset fields match every run."""
 
     thread_id: ThreadId | None = None
-    status: RunStatus | None = None
+    statuses: Sequence[RunStatus] = ()
+    """Any of them; none means all."""
     phase: RunPhase | None = None
     priority: Priority | None = None
     agent_type: str | None = None
     mode: Mode | None = None
-    tag: str | None = None
+    tags: Sequence[str] = ()
+    """All of them."""
+    model: str | None = None
+    """The requested model, or the one that was used last."""
+    created_from: Instant | None = None
+    created_to: Instant | None = None
+    """Exclusive."""
     root_run_id: RunId | None = None
     parent_run_id: RunId | None = None
 
@@ -87,6 +97,18 @@ class Runs(Protocol):
         Runs of deleted threads are included only if the filter names the thread, the root run or the parent run. The
         cursor is the id of the last run of the previous page, and stays valid if that run is deleted.
         """
+
+    async def tree_usage(self, space: SpaceId, runs: Sequence[RunId]) -> dict[RunId, Usage]:
+        """Return the usage of each of `runs` with all its descendants; deleted runs are left out."""
+
+    async def branch_point(self, space: SpaceId, a: RunId, b: RunId) -> ForkPoint | None:
+        """Return the last message that the chains of two runs of a thread have in common, if there is one.
+
+        Runs of two threads are refused (`Invalid`). The cost does not depend on the length of the chains.
+        """
+
+    async def branch_totals(self, space: SpaceId, run: RunId, *, other: RunId) -> BranchTotals:
+        """Return what the chain of `run` did after the last message that it has in common with that of `other`."""
 
     async def count_active_children(self, space: SpaceId, run: RunId) -> int:
         """Return the number of child runs of `run` that have not ended."""

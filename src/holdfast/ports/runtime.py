@@ -25,6 +25,7 @@ from holdfast.domain.reminder import Reminder
 from holdfast.domain.run import Run
 from holdfast.domain.skill import Skill
 from holdfast.domain.tool import ToolInterrupt, ToolReply, ToolSpec
+from holdfast.ports.log import Journal
 
 
 class Clock(Protocol):
@@ -111,10 +112,13 @@ class MemoryLibrary(Protocol):
         """Return the memories that state the same, oldest first, whatever became of them."""
 
     async def standing(self, lease: Lease) -> list[Memory]:
-        """Return the standing memories in force, and the proposed ones in a person's own words, newest first."""
+        """Return the standing memories in force, and the proposed ones of the run's own author, newest first."""
 
     async def messages(self, lease: Lease, names: Sequence[tuple[ThreadId, MessageId]]) -> list[MessageNode]:
         """Return the named messages that exist, with their taint and with what replaced their statements."""
+
+    async def neighbours(self, lease: Lease, names: Sequence[tuple[ThreadId, int]]) -> list[MessageNode]:
+        """Return what was said just before and after the messages at these sequences, with secrets redacted."""
 
     async def conversation(self, lease: Lease, runs: Sequence[RunId]) -> list[MessageNode]:
         """Return what people and the model said in these runs, in order: neither tool results nor system messages."""
@@ -205,3 +209,13 @@ class RemoteTools(Protocol):
 
         A tool that has changed again since stays blocked. A name that cannot be a tool of the run raises `NotFound`.
         """
+
+
+class RuntimePorts(msgspec.Struct, frozen=True, kw_only=True):
+    """What an executor reaches of the control plane, directly or over the control RPC."""
+
+    journal: Journal
+    library: Library
+    memory: MemoryLibrary
+    subagents: SubagentRuns
+    remote: RemoteTools

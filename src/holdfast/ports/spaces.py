@@ -9,6 +9,7 @@ from holdfast.domain.notification import Notification
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.permission import Grant
 from holdfast.domain.space import ApiKey, NewApiKey, Space, SpacePatch, StoredApiKey, Ticket
+from holdfast.domain.space_budget import NewSpaceBudget, SpaceBudget
 from holdfast.domain.usage import UsageGroup, UsageTotal
 
 
@@ -112,3 +113,21 @@ class UsageLedger(Protocol):
 
     async def totals(self, space: SpaceId, *, group_by: UsageGroup, first_day: int, last_day: int) -> list[UsageTotal]:
         """Return the usage of the days from `first_day` through `last_day` by group, in no order."""
+
+
+class SpaceBudgets(Protocol):
+    """The budget of a space for each day, week or month; the last of the budgets that a run spends from.
+
+    - A model call of a run that was claimed since the budget was set starts only while something of it is left
+      (`BudgetExceeded`). Concurrent calls may overshoot it, by at most one call for each running run.
+    - At 80 % and at 100 % the space gets a notification, each once per period, also if a budget is set lower.
+    """
+
+    async def get(self, space: SpaceId) -> SpaceBudget:
+        """Return the budget of `space` and what is spent of it, or raise `NotFound` if it has none."""
+
+    async def put(self, space: SpaceId, budget: NewSpaceBudget) -> SpaceBudget:
+        """Set the budget of `space`; what was spent in the period before that counts too."""
+
+    async def delete(self, space: SpaceId) -> None:
+        """Remove the budget of `space`, or raise `NotFound` if it has none."""

@@ -65,5 +65,11 @@ class Webhooks(Protocol):
         That is a notification `webhook.disabled`. A claim that was taken over is refused (`LeaseLost`).
         """
 
+    async def prune(self, *, keep: timedelta, limit: int) -> int:
+        """Delete up to `limit` deliveries that are older than `keep`, and return how many.
+
+        Those that a disabled webhook has never sent go too; what an active one still has to send stays.
+        """
+
     async def next_due(self) -> Instant | None:
         """Return when the next delivery is due."""

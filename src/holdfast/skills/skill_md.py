@@ -26,11 +26,13 @@ from holdfast.domain.skill import (
     DEFAULT_CATEGORY,
     FORMAT_NAME_CHARS,
     MAX_INSTRUCTIONS_CHARS,
+    MAX_PRIORITY,
     ExecutionContract,
     SkillContent,
     SkillText,
     check_skill_content,
     check_skill_name,
+    is_language,
 )
 from holdfast.domain.validation import explain_validation_error, format_message
 
@@ -38,7 +40,6 @@ SKILL_FILE_NAME: Final = "SKILL.md"
 MAX_FRONTMATTER_CHARS: Final = 64 * 1024
 MAX_YAML_NODES: Final = 2_000
 MAX_YAML_DEPTH: Final = 20
-MAX_PRIORITY: Final = 1_000
 
 _FENCE: Final = "---"
 _FORMAT_KEYS: Final = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed-tools"})
@@ -114,7 +115,8 @@ def translation_locale(file_name: str) -> str | None:
     """Return the language of a translation by its file name, or null for another file."""
     prefix, _, rest = file_name.partition(".")
     locale, dot, ending = rest.partition(".")
-    return locale.lower() if (prefix, dot, ending) == ("SKILL", ".", "md") and locale.isalpha() else None
+    locale = locale.lower()
+    return locale if (prefix, dot, ending) == ("SKILL", ".", "md") and is_language(locale) else None
 
 
 def render_skill(content: SkillContent) -> str:

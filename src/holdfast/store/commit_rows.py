@@ -14,6 +14,7 @@ from holdfast.domain.context import strip_texts
 from holdfast.domain.errors import TooLarge
 from holdfast.domain.events import Event, encode_event, event_type
 from holdfast.domain.ids import RunId
+from holdfast.domain.instant import millis
 from holdfast.domain.limits import ZERO_USAGE, Usage, nanodollars
 from holdfast.domain.message import NewMessage
 from holdfast.domain.run import Move, RunStatus
@@ -55,7 +56,7 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it adds events and nothing else."""
     messages: Sequence[MessageRow] = ()
     steps: Sequence[tuple[Any, ...]] = ()
-    """Values of the statement `put_steps` for each step, from `number` to `lane`."""
+    """Values of the statement `put_steps` for each step, from `number` to `first_token_at`."""
     values: Sequence[tuple[str, str]] = ()
     contexts: Sequence[tuple[int, str]] = ()
     """Step number and encoded snapshot."""
@@ -164,4 +165,5 @@ def _step_values(step: Step) -> tuple[Any, ...]:
         step.waits_for and step.waits_for.value,
         dump_optional_json(step.usage),
         step.lane and step.lane.value,
+        None if step.first_token_at is None else millis(step.first_token_at),
     )

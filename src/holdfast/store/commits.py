@@ -38,9 +38,11 @@ from holdfast.store.messages import ChainTip, check_new_ids, message_values
 from holdfast.store.notifications import notification_row
 from holdfast.store.run_end import PLAN_VALUE, queue_dependent_runs
 from holdfast.store.run_state import add_spending, check_budgets, spent_of_nearest_budget
+from holdfast.store.space_budgets import warn_of_space_budgets
 from holdfast.store.timers import timer_values
 from holdfast.store.transaction import Batch, Row, Transaction, store_time
 from holdfast.store.usage import record_usage
+from holdfast.store.worker_leases import earlier_results, keep_results
 
 
 async def apply_commits(tx: Transaction, commits: Sequence[PreparedCommit]) -> list[Committed | HoldfastError]:
@@ -48,6 +50,16 @@ async def apply_commits(tx: Transaction, commits: Sequence[PreparedCommit]) -> l
     if all(commit.events_only for commit in commits):
         return await _append_events_only(tx, commits)
     locked = await _lock_rows(tx, commits)
+    results = await earlier_results(tx, commits)
+    fresh = [commit for commit in commits if commit.lease.run_key not in results]
+    written = dict(zip((commit.lease.run_key for commit in fresh), await _write(tx, fresh, locked=locked), strict=True))
+    await keep_results(tx, fresh, written)
+    return [(results | written)[commit.lease.run_key] for commit in commits]
+
+
+async def _write(
+    tx: Transaction, commits: Sequence[PreparedCommit], *, locked: frozenset[int]
+) -> list[Committed | HoldfastError]:
     heads = {row["run_key"]: row for row in await tx.append([commit.entry for commit in commits])}
     accepted = [commit for commit in commits if commit.lease.run_key in heads and not commit.events_only]
     sequences, message_ids = await _add_messages(tx, accepted)
@@ -55,7 +67,7 @@ async def apply_commits(tx: Transaction, commits: Sequence[PreparedCommit]) -> l
     if len(await tx.many("consume", consumed)) != len(consumed):
         raise Invalid("a consumed inbox item does not exist, or was consumed before", field="consumed")
     steps = [
-        (commit.lease.run_key, *values, tx.now, tx.now if step.state.settled else None)
+        (commit.lease.run_key, *values, commit.lease.owner, tx.now, tx.now, tx.now if step.state.settled else None)
         for commit in accepted
         for step, values in zip(commit.commit.steps, commit.steps, strict=True)
     ]
@@ -67,6 +79,7 @@ async def apply_commits(tx: Transaction, commits: Sequence[PreparedCommit]) -> l
     await _add_rare_parts(tx, [commit for commit in accepted if commit.has_rare_parts])
     await _move_runs(tx, accepted, locked=locked)
     await _note_occurrences(tx, accepted)
+    await warn_of_space_budgets(tx, [(commit.lease, commit.commit.usage) for commit in accepted])
     for commit in commits:
         if commit.lease.run_key in heads:
             _wake_watchers(tx, commit, heads[commit.lease.run_key]["last_event_seq"])
@@ -153,7 +166,8 @@ async def _lock_rows(tx: Transaction, commits: Iterable[PreparedCommit]) -> froz
         tx, [(commit.lease.space_id, commit.waits_on) for commit in commits if commit.waits_on]
     )
     others = notified | dependencies
-    runs = others | {commit.lease.run_key for commit in commits} if others else others
+    numbered = any(commit.commit.number is not None for commit in commits)
+    runs = others | {commit.lease.run_key for commit in commits} if others or numbered else others
     if threads or runs:
         await tx.lock(threads=threads, runs=runs)
     return dependencies

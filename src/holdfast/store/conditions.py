@@ -5,7 +5,8 @@ the condition and of the timer, so that it never waits for a schedule that is be
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.domain.condition import (
     ANY_EVENT,
@@ -26,9 +27,16 @@ from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.run import Mode, Run, RunStatus
 from holdfast.domain.untrusted import SOURCE_METADATA_KEY
 from holdfast.memory.analyser import terms
+from holdfast.memory.static_vectors import static_vectors
 from holdfast.store.encoding import dump_json, load_json
 from holdfast.store.transaction import Row, Transaction, store_time
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_COMPARED_CONTEXTS: Final = 500
+"""Contexts of a space, and of a thread, whose meaning a message is compared with: the newest. Terms find any."""
+MAX_SUBJECT_TOKENS: Final = 64
 JUDGE_TAG: Final = "judge:"
 _OWN_TAGS: Final = (JUDGE_TAG, "reminder:", "schedule:")
 """Tags of runs that no person started: their input is not what a person said."""
@@ -36,7 +44,7 @@ _OWN_TAGS: Final = (JUDGE_TAG, "reminder:", "schedule:")
 
 async def note_occurrences(tx: Transaction, happened: Sequence[tuple[int, Occurrence]]) -> None:
     """Count what happened, by space, for the conditions that it concerns, and meet those that it completes."""
-    if not happened:
+    if not happened or await tx.one("any_armed_condition") is None:
         return
     said = [(space, what) for space, what in happened if what.event == MESSAGE_EVENT]
     if said:
@@ -79,14 +87,41 @@ async def _note_messages(tx: Transaction, said: Sequence[tuple[int, Occurrence]]
     for space, what in said:
         if space not in having or not (found := sorted(set(terms(what.text)))):
             continue
-        rows = await tx.all("contexts_with_terms", space_key=space, terms=dump_json(found), thread_id=what.thread_id)
-        for row in rows:
-            context = load_spec(row)
-            assert isinstance(context, ContextCondition)
-            score = overlap_score(terms(context.about), found)
-            if score >= context.threshold:
-                reason = f"a message is about it ({score:.0%} of its terms)"
-                await meet_condition(tx, row, reason=reason, now=await store_time(tx))
+        where = {"space_key": space, "thread_id": what.thread_id}
+        rows = {
+            row["reminder_key"]: row for row in await tx.all("contexts_with_terms", terms=dump_json(found), **where)
+        }
+        scores = {key: overlap_score(terms(_context(row).subject), found) for key, row in rows.items()}
+        newest = await tx.all("newest_contexts", limit=MAX_COMPARED_CONTEXTS, **where)
+        for row, score in zip(newest, _similarities(newest, what.text), strict=True):
+            key = row["reminder_key"]
+            rows[key], scores[key] = row, max(score, scores.get(key, 0.0))
+        for key, score in sorted(scores.items()):
+            if score >= _context(rows[key]).threshold:
+                reason = f"a message is about it (score {score:.2f})"
+                await meet_condition(tx, rows[key], reason=reason, now=await store_time(tx))
+
+
+def _similarities(contexts: Sequence[Row], text: str) -> list[float]:
+    """Return how near each context is to a message."""
+    if not contexts:
+        return []
+    tables = static_vectors()
+    return tables.similarities([_subject_tokens(row["spec"]) for row in contexts], tables.tokens(text))
+
+
+def _context(row: Row) -> ContextCondition:
+    context = load_spec(row)
+    assert isinstance(context, ContextCondition)
+    return context
+
+
+@lru_cache(maxsize=8_192)
+def _subject_tokens(spec: str) -> "NDArray[Any]":
+    """Return the tokens of a stored context; the same text is split once."""
+    context = load_condition(load_json(spec))
+    assert isinstance(context, ContextCondition)
+    return static_vectors().tokens(context.subject)[:MAX_SUBJECT_TOKENS]
 
 
 async def note_answer(tx: Transaction, space: int, run: Run, output: Json) -> None:
@@ -123,12 +158,16 @@ async def arm_condition(tx: Transaction, reminder: Row, condition: Condition) ->
         spec=dump_json(condition),
         now=now,
     )
-    await tx.run("drop_reminder_terms", reminder_key=reminder["reminder_key"])
-    if isinstance(condition, ContextCondition):
-        about = sorted(set(terms(condition.about)))
-        key, space = reminder["reminder_key"], reminder["space_key"]
-        await tx.many("add_reminder_terms", [(space, term, key) for term in about])
+    await put_reminder_terms(tx, reminder["space_key"], reminder["reminder_key"], condition)
     return Millis(now + condition.for_seconds * 1000) if isinstance(condition, SilenceCondition) else None
+
+
+async def put_reminder_terms(tx: Transaction, space_key: int, reminder_key: int, condition: Condition) -> None:
+    """Store the terms by which messages are compared with a condition, and no others."""
+    await tx.run("drop_reminder_terms", reminder_key=reminder_key)
+    if isinstance(condition, ContextCondition):
+        about = sorted(set(terms(condition.subject)))
+        await tx.many("add_reminder_terms", [(space_key, term, reminder_key) for term in about])
 
 
 def silence_ends_at(row: Row) -> Millis | None:

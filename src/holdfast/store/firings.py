@@ -208,13 +208,14 @@ async def _act(
     if isinstance(action, RemindAction) and cause is FiringCause.CHECK:
         outcome, reason, run_id = await _ask_judge(tx, row, action, build, due=due)
         return replace(done, outcome=outcome, reason=reason, run_id=run_id)
-    if isinstance(action, RunAction):
-        skipped = await _apply_overlap(tx, row, plan.overlap)
-        if skipped is not None:
-            return replace(done, outcome=FiringOutcome.SKIPPED, reason=skipped)
     run = action.run if isinstance(action, RemindAction) else action
     if run is None:
         return done
+    # The runs of a reminder queue up, within the limit.
+    overlap = Overlap.QUEUE if isinstance(action, RemindAction) else plan.overlap
+    skipped = await _apply_overlap(tx, row, overlap)
+    if skipped is not None:
+        return replace(done, outcome=FiringOutcome.SKIPPED, reason=skipped)
     assert build is not None
     run_id, thread_id = await _start_run(tx, row, run, build, due=due, cause=cause, reason=reason)
     return replace(done, run_id=run_id, thread_id=thread_id)

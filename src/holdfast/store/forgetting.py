@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from holdfast.domain.condition import load_condition
 from holdfast.domain.content import Json, plain_text
 from holdfast.domain.errors import NotFound, RunActive
 from holdfast.domain.forgetting import (
@@ -23,6 +24,7 @@ from holdfast.domain.message import Message, Role
 from holdfast.domain.new_run import title_of
 from holdfast.domain.recall import RecallKind
 from holdfast.domain.run import RunStatus
+from holdfast.store.conditions import put_reminder_terms
 from holdfast.store.encoding import dump_json, load_json, load_optional_json
 from holdfast.store.memories import memory_row, to_memory
 from holdfast.store.messages import to_message
@@ -120,6 +122,7 @@ async def _forget(tx: Transaction, space: SpaceId, request: ForgetRequest, by: s
         versions=counts["versions"],
         edges=counts["edges"],
         messages=len(selected.messages),
+        items=await _count_items(tx, key, selected),
         threads=len({row["thread_key"] for row in selected.messages.values()}),
         memory_ids=[MemoryId(row["id"]) for row in selected.memories.values()],
         forgotten_at=instant(tx.now),
@@ -129,7 +132,7 @@ async def _forget(tx: Transaction, space: SpaceId, request: ForgetRequest, by: s
         return receipt
     await _drop_memories(tx, key, selected)
     await _drop_documents(tx, key, eraser)
-    await _forget_derived(tx, selected)
+    await _forget_titles(tx, selected)
     for thread_key in {row["thread_key"] for row in selected.messages.values()}:
         await remove_thread(tx, thread_key, again=True)
     events = await _leave_tombstones(tx, selected, by)
@@ -224,6 +227,18 @@ async def _check_ended(tx: Transaction, runs: set[int]) -> None:
             raise RunActive(f"run `{row['id']}` is {row['status']}: end it first", run_id=row["id"])
 
 
+async def _count_items(tx: Transaction, key: int, selected: _Selection) -> int:
+    """Return how many entries of the search index hold what is selected."""
+    names = [(RecallKind.MEMORY, memory) for memory in selected.memories]
+    names += [(RecallKind.MESSAGE, message) for message in selected.messages]
+    return sum(
+        [
+            len(await tx.all("items_of_source", source_key=source, kind=kind.value, space_key=key))
+            for kind, source in names
+        ]
+    )
+
+
 async def _drop_memories(tx: Transaction, key: int, selected: _Selection) -> None:
     for memory_key in selected.memories:
         await remove_source(tx, key, RecallKind.MEMORY, memory_key)
@@ -232,16 +247,16 @@ async def _drop_memories(tx: Transaction, key: int, selected: _Selection) -> Non
     await tx.run("drop_unused_entities", space_key=key)
 
 
-async def _forget_derived(tx: Transaction, selected: _Selection) -> None:
-    """Drop what was derived for the threads, and the title if it came from a forgotten message."""
+async def _forget_titles(tx: Transaction, selected: _Selection) -> None:
+    """Drop the titles of threads that came from a forgotten message."""
     messages: dict[int, list[Message]] = {}
     for row in selected.messages.values():
         messages.setdefault(row["thread_key"], []).append(to_message(row))
     for thread_key, said in messages.items():
         titled = await tx.one("thread_title", thread_key=thread_key)
         titles = {title_of([message], input=None) for message in said if message.role is Role.USER}
-        derived = titled is not None and titled["title"] is not None and titled["title"] in titles
-        await tx.run("forget_derived_texts", thread_key=thread_key, title=int(derived))
+        if titled is not None and titled["title"] is not None and titled["title"] in titles:
+            await tx.run("forget_thread_title", thread_key=thread_key)
 
 
 async def _leave_tombstones(tx: Transaction, selected: _Selection, by: str | None) -> int:
@@ -334,6 +349,8 @@ async def _erase_copies(tx: Transaction, key: int, scan: _Scan, eraser: TextEras
             if scan.read == "scan_messages":
                 await _index_again(tx, row["one"])
             await tx.run(scan.rewrite, space_key=key, one=row["one"], two=row["two"], **texts)
+            if scan.read == "scan_conditions":
+                await put_reminder_terms(tx, key, row["one"], load_condition(load_json(texts["a"] or "{}")))
             changed += 1
     return changed
 

@@ -7,12 +7,13 @@ inbox item, so each run that showed the interrupt continues.
 from collections.abc import Iterable, Mapping, Sequence
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import Conflict, IdTaken, NotFound
+from holdfast.domain.errors import Conflict, IdTaken, Invalid, NotFound
 from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, check_client_id
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.instant import Instant, instant, maybe_instant
 from holdfast.domain.interrupt import (
     Interrupt,
+    InterruptFilter,
     InterruptKind,
     InterruptResponse,
     InterruptStatus,
@@ -60,20 +61,37 @@ class SqlInterrupts(SqlPort):
         space: SpaceId,
         *,
         status: InterruptStatus | None = InterruptStatus.OPEN,
+        where: InterruptFilter | None = None,
+        oldest: bool = False,
         limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Interrupt]:
-        """Return the interrupts of a space, the newest first."""
+        """Return the interrupts of a space."""
         check_page_size(limit)
-        (before,) = parse_cursor(cursor, first_page=[2**62])
-        rows = await tx.all(
-            "list_interrupts",
-            space_key=await space_key(tx, space),
-            before=before,
-            status=status and status.value,
-            limit=limit + 1,
-        )
+        where = where or InterruptFilter()
+        (place,) = parse_cursor(cursor, first_page=[-1 if oldest else 2**62])
+        matching = {
+            "space_key": await space_key(tx, space),
+            "kind": where.kind and where.kind.value,
+            "agent_type": where.agent_type,
+            "thread_id": where.thread_id,
+            "run_id": where.run_id,
+            "limit": limit + 1,
+        }
+        if status is InterruptStatus.OPEN:
+            rows = await tx.all("list_open_interrupts", place=place, oldest=int(oldest), **matching)
+        elif oldest:
+            raise Invalid("only open interrupts can be listed with the oldest first", field="oldest")
+        else:
+            rows = await tx.all("list_interrupts", before=place, status=status and status.value, **matching)
         return to_page(rows, limit, value=_to_interrupt, cursor=lambda row: str(row["interrupt_key"]))
+
+    @reads
+    async def count_open(self, tx: Transaction, space: SpaceId) -> int:
+        """Return the number of open interrupts of a space."""
+        row = await tx.one("count_open_interrupts", space_key=await space_key(tx, space))
+        assert row is not None
+        return int(row["open"])
 
     async def expire(self, *, limit: int = 100) -> list[InterruptId]:
         """Close the interrupts that expired without a response."""
@@ -231,6 +249,8 @@ def _to_interrupt(row: Row) -> Interrupt:
         id=row["id"],
         run_id=row["run_id"],
         thread_id=row["thread_id"],
+        title=row["title"],
+        agent_type=row["agent_type"],
         root_run_id=row["root_run_id"],
         kind=InterruptKind(row["kind"]),
         status=InterruptStatus(row["status"]),

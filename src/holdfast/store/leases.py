@@ -1,6 +1,7 @@
 """Leases in SQL: claim queued runs in batches, renew and release leases, and requeue expired runs."""
 
 from collections.abc import Container, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -19,7 +20,7 @@ from holdfast.domain.timer import NewTimer
 from holdfast.metrics.meters import Meters
 from holdfast.ports.log import LogAppend, log_head
 from holdfast.ports.queue import QueueState
-from holdfast.store.run_end import RunEnd, end_run_trees, queue_dependent_runs
+from holdfast.store.run_end import RunEnd, end_run_trees, lock_run_trees, queue_dependent_runs
 from holdfast.store.run_rows import to_run
 from holdfast.store.run_state import budget_keys_of_run, has_budget
 from holdfast.store.timers import timer_values
@@ -75,6 +76,32 @@ class SqlLeases(SqlPort):
             self._meters.leases_lost.add()
             raise
 
+    async def release_leftover(self, leases: Sequence[Lease]) -> None:
+        """Release the leases of runs that are still running under them."""
+
+        async def running(tx: Transaction) -> set[tuple[int, int]]:
+            rows = await tx.many("leases_of_running", [(lease.run_key,) for lease in leases])
+            return {(row["run_key"], row["lease_number"]) for row in rows}
+
+        held = await self._database.read(running, quick=True)
+        for lease in leases:
+            if (lease.run_key, lease.number) in held:
+                with suppress(LeaseLost):
+                    await self.release(lease)
+
+    async def fail(self, lease: Lease, error: RunError) -> None:
+        """End a run as failed, if the lease is still held."""
+
+        async def end(tx: Transaction) -> list[Run]:
+            await lock_run_trees(tx, [lease.run_key])
+            head = await tx.one("head", run_key=lease.run_key)
+            if head is None or head["lease_number"] != lease.number:
+                return []
+            outcome = RunEnd(to=RunStatus.FAILED, reason="internal error", error=error)
+            return await end_run_trees(tx, [lease.run_key], outcome)
+
+        self._meters.ended.of(RunStatus.FAILED).add(len(await self._database.write(end)))
+
     async def expire(self, *, cap: int = MAX_ATTEMPTS, spare: Container[int] = ()) -> list[RunId]:
         """Take back the runs of expired leases."""
         expired = await self._database.read(lambda tx: tx.all("expired_heads", now=tx.lease_now))
@@ -112,7 +139,9 @@ async def requeue_expired_run(tx: Transaction, expired: Row, *, cap: int) -> boo
         wait_until=await store_time(tx) + delay if delay else None,
         now=tx.now,
     )
-    if row is None:  # the lease was renewed, or the run was ended with its parent
+    if row is not None:
+        await tx.run("count_lost_lease", id=expired["lease_owner"])
+    else:  # the lease was renewed, or the run was ended with its parent
         await tx.lock(threads=[expired["thread_key"]], runs=[run_key])
         return await _release_ended_run(tx, run_key, expired["lease_number"] + 1)
     tx.hints.add(queue=not delay, delayed=bool(delay))
@@ -162,7 +191,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, eq=False):
     limit: int
 
 
-class _ClaimedRun(msgspec.Struct, frozen=True):
+class ClaimedRun(msgspec.Struct, frozen=True):
     """A claimed run with its keys, and its snapshot if that needs no read."""
 
     run: Run
@@ -194,7 +223,7 @@ async def _claim_runs(tx: Transaction, owner: OwnerId, lease_ms: int, *, limit: 
     tx.hints.add(emptied=len(rows) < limit)
     ordered = sorted(rows, key=lambda row: (row["queue_key"], row["run_key"]))
     runs = await _claimed_runs(tx, rows)
-    leases = [await _to_lease(tx, owner, head, runs[head["run_key"]]) for head in ordered]
+    leases = [await to_lease(tx, owner, head, runs[head["run_key"]]) for head in ordered]
     deadlines = []
     for lease in leases:
         seconds = lease.run.limits.max_duration_seconds
@@ -209,9 +238,9 @@ async def _claim_runs(tx: Transaction, owner: OwnerId, lease_ms: int, *, limit: 
     return leases
 
 
-async def _claimed_runs(tx: Transaction, heads: Sequence[Row]) -> dict[int, _ClaimedRun]:
+async def _claimed_runs(tx: Transaction, heads: Sequence[Row]) -> dict[int, ClaimedRun]:
     """Return claimed runs by key; runs that this transaction inserted are not read back."""
-    claimed: dict[int, _ClaimedRun] = {}
+    claimed: dict[int, ClaimedRun] = {}
     for head in heads:
         new = tx.new_runs.get(head["run_key"])
         if new is not None:
@@ -223,16 +252,20 @@ async def _claimed_runs(tx: Transaction, heads: Sequence[Row]) -> dict[int, _Cla
                 session_id=head["session_id"],
             )
             snapshot = None if head["unread"] else new.snapshot()
-            claimed[head["run_key"]] = _ClaimedRun(run, new.space_key, new.thread_key, new.parent_key, snapshot)
+            claimed[head["run_key"]] = ClaimedRun(run, new.space_key, new.thread_key, new.parent_key, snapshot)
     stored = [(head["run_key"],) for head in heads if head["run_key"] not in claimed]
     for row in await tx.many("runs_by_key", stored):
-        claimed[row["run_key"]] = _ClaimedRun(to_run(row), row["space_key"], row["thread_key"], row["parent_key"])
+        claimed[row["run_key"]] = ClaimedRun(to_run(row), row["space_key"], row["thread_key"], row["parent_key"])
     return claimed
 
 
-async def _to_lease(tx: Transaction, owner: OwnerId, head: Row, claimed: _ClaimedRun) -> Lease:
+async def to_lease(tx: Transaction, owner: OwnerId, head: Row, claimed: ClaimedRun) -> Lease:
+    """Return the lease that the head of a run describes."""
     run = claimed.run
     spends = claimed.parent_key is not None or has_budget(run.limits)
+    budgets = await budget_keys_of_run(tx, head["run_key"]) if spends else ()
+    if head["budgeted_space"] is not None:
+        budgets = (*budgets, -head["budgeted_space"])
     return Lease(
         space_id=run.space_id,
         run_id=run.id,
@@ -244,7 +277,8 @@ async def _to_lease(tx: Transaction, owner: OwnerId, head: Row, claimed: _Claime
         run_key=head["run_key"],
         thread_key=claimed.thread_key,
         parent_key=claimed.parent_key,
-        budget_keys=await budget_keys_of_run(tx, head["run_key"]) if spends else (),
+        budget_keys=budgets,
         run=run,
         snapshot=claimed.snapshot,
+        reminders_due=bool(head["reminders_due"]),
     )

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from holdfast.domain.content import plain_text
 from holdfast.domain.errors import Invalid, NotFound
+from holdfast.domain.forgetting import is_forgotten
 from holdfast.domain.ids import MemoryId, MessageId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant, instant, millis
 from holdfast.domain.memory import (
@@ -129,6 +130,20 @@ class SqlMemoryGraph(SqlPort):
         key = await space_key(tx, space)
         found = [await _message_node(tx, key, thread, message) for thread, message in dict.fromkeys(names)]
         return [node for node in found if node is not None]
+
+    @reads
+    async def neighbours(
+        self, tx: Transaction, space: SpaceId, names: Sequence[tuple[ThreadId, int]]
+    ) -> list[MessageNode]:
+        """Return what was said just before and after some messages."""
+        key = await space_key(tx, space)
+        found: dict[int, Row] = {}
+        for thread, sequence in dict.fromkeys(names):
+            for statement in ("message_said_before", "message_said_after"):
+                row = await tx.one(statement, space_key=key, thread_id=thread, sequence=sequence)
+                if row is not None and not is_forgotten(load_json(row["metadata"])):
+                    found[row["message_key"]] = row
+        return [await to_message_node(tx, row) for row in found.values()]
 
     @reads
     async def superseded_sources(

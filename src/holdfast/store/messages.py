@@ -13,11 +13,12 @@ from holdfast.domain.message import Message, Role, ToolCall, unanswered_calls
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.store.commit_rows import MessageRow
 from holdfast.store.encoding import load_content, load_json, load_tool_calls, parse_cursor, to_page
-from holdfast.store.run_rows import run_key_of, run_row
+from holdfast.store.run_rows import base_run, run_key_of, run_row
 from holdfast.store.threads import thread_row
 from holdfast.store.transaction import Row, SqlPort, Transaction, reads
 
 MAX_HISTORY_MESSAGES: Final = 1000
+BEFORE_FIRST_SEQUENCE: Final = -1
 AFTER_LAST_SEQUENCE: Final = 2**62
 """Greater than every sequence and message key."""
 _EXCHANGE_PAGE_MESSAGES: Final = 50
@@ -54,6 +55,20 @@ class SqlMessages(SqlPort):
     async def of_run(self, tx: Transaction, space: SpaceId, run: RunId) -> list[Message]:
         """Return the messages of a run alone."""
         return to_messages(await tx.all("messages_of_run", run_key=await run_key_of(tx, space, run)))
+
+    @reads
+    async def after(
+        self,
+        tx: Transaction,
+        space: SpaceId,
+        run: RunId,
+        *,
+        sequence: int | None = None,
+        limit: int = DEFAULT_PAGE_SIZE,
+    ) -> list[Message]:
+        """Return the first messages of a chain after a sequence, oldest first."""
+        check_page_size(limit, maximum=MAX_HISTORY_MESSAGES)
+        return await chain_messages_after(tx, await run_row(tx, space, run), after=sequence, limit=limit)
 
     @reads
     async def get(self, tx: Transaction, space: SpaceId, run: RunId, message: MessageId) -> Message:
@@ -125,6 +140,36 @@ async def chain_messages_before(
     if message is None or not await is_on_chain(tx, run_key, message):
         raise Invalid("`before` must be the sequence of a message of the run's chain", field="before")
     return to_messages(reversed(await _walk_chain(tx, message["run_key"], before=before, limit=limit)))
+
+
+async def chain_messages_after(tx: Transaction, run: Row, *, after: int | None, limit: int) -> list[Message]:
+    """Return the first messages of a chain after one of its sequences, or from its beginning, oldest first."""
+    position = await base_run(tx, run["run_key"])
+    assert position is not None
+    tip, depth = position["chain_depth"], 0
+    if after is not None:
+        message = await tx.one("message_at", thread_key=run["thread_key"], sequence=after)
+        if message is None or not await is_on_chain(tx, run["run_key"], message):
+            raise Invalid("`after_sequence` must be that of a message on the run's branch", field="after_sequence")
+        depth = message["chain_depth"]
+    found: list[Row] = []
+    current = await tx.one("ancestor_at", run_key=run["run_key"], depth=depth)
+    while current is not None and len(found) < limit:
+        following = None if depth == tip else await tx.one("ancestor_at", run_key=run["run_key"], depth=depth + 1)
+        through = None if following is None else following["base_sequence"]
+        found += await tx.all(
+            "run_messages_after",
+            run_key=current["run_key"],
+            after=BEFORE_FIRST_SEQUENCE if after is None else after,
+            through=AFTER_LAST_SEQUENCE if through is None else through,
+            limit=limit - len(found),
+        )
+        current, depth = following, depth + 1
+    messages = to_messages(found)
+    if len(messages) < limit:
+        waiting = await tx.all("waiting_on_chain", run_key=run["run_key"], before=AFTER_LAST_SEQUENCE, limit=1000)
+        messages += to_messages(reversed(waiting))[: limit - len(messages)]
+    return messages
 
 
 async def last_exchange(tx: Transaction, run_key: int) -> list[Message]:

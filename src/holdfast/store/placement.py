@@ -14,6 +14,7 @@ from holdfast.domain.placement import (
     ChainPosition,
     OnBusy,
     RunStart,
+    check_waits_for_nobody,
     child_nesting,
     next_chain_position,
     resolve_on_busy,
@@ -160,6 +161,7 @@ async def _find_start(tx: Transaction, space: SpaceId, thread: Row, new: NewRun)
         row = await run_row(tx, space, new.base.run_id)
         if row["thread_key"] != thread["thread_key"]:
             raise NotFound(f"there is no run `{new.base.run_id}` on this thread", id=new.base.run_id)
+        check_waits_for_nobody(await _active_branch(tx, row["run_key"], lock=False))
         return RunStart(base_key=row["run_key"], base_sequence=new.base.sequence), None
     newest = thread["newest_run"]
     if newest is None:
@@ -172,12 +174,22 @@ async def _find_start(tx: Transaction, space: SpaceId, thread: Row, new: NewRun)
 
 async def _find_start_on_active_branch(tx: Transaction, newest: int, new: NewRun) -> RunStart:
     """Apply `on_busy` to a run whose branch has active runs."""
-    branch = await tx.all("branch_keys", run_key=newest)
-    if new.on_busy is not OnBusy.INTERRUPT and await tx.lock(runs=[row["run_key"] for row in branch]):
-        branch = await tx.all("branch_keys", run_key=newest)
-    if not branch:
+    active = await _active_branch(tx, newest, lock=new.on_busy is not OnBusy.INTERRUPT)
+    if not active:
         return RunStart(base_key=newest)
-    active = [
+    start = resolve_on_busy(new.on_busy, active)
+    if start.cancel:
+        end = RunEnd(to=RunStatus.CANCELLED, reason="interrupted by a new run", cancelled_by=new.created_by)
+        await end_run_trees(tx, start.cancel, end)
+    return start
+
+
+async def _active_branch(tx: Transaction, run_key: int, *, lock: bool) -> list[BranchRun]:
+    """Return the active runs of the branch that ends with a run, newest first."""
+    branch = await tx.all("branch_keys", run_key=run_key)
+    if lock and branch and await tx.lock(runs=[row["run_key"] for row in branch]):
+        branch = await tx.all("branch_keys", run_key=run_key)
+    return [
         BranchRun(
             key=row["run_key"],
             id=row["id"],
@@ -187,11 +199,6 @@ async def _find_start_on_active_branch(tx: Transaction, newest: int, new: NewRun
         )
         for row in branch
     ]
-    start = resolve_on_busy(new.on_busy, active)
-    if start.cancel:
-        end = RunEnd(to=RunStatus.CANCELLED, reason="interrupted by a new run", cancelled_by=new.created_by)
-        await end_run_trees(tx, start.cancel, end)
-    return start
 
 
 async def _base_has_ended(tx: Transaction, base: Row | None) -> bool:

@@ -3,27 +3,29 @@
 A batch is read, analysed and added in three steps, so that nothing is locked while texts are analysed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from holdfast.domain.content import plain_text
-from holdfast.domain.distillation import is_distiller
 from holdfast.domain.forgetting import is_forgotten
 from holdfast.domain.ids import SpaceId, ThreadId
 from holdfast.domain.instant import Millis
-from holdfast.domain.message import Role
-from holdfast.domain.recall import BM25_B, BM25_K, MEMORY_TOOL_NAMES, RecallKind
+from holdfast.domain.recall import BM25_B, BM25_K, RecallKind
 from holdfast.ports.recall import (
     CursorMove,
+    IndexReplaced,
     IndexRow,
     IndexSnapshot,
     IndexState,
     Passage,
     PendingSources,
     RecallSource,
+    TailName,
+    TailSpan,
 )
-from holdfast.store.encoding import dump_json, load_content, load_json
+from holdfast.store.encoding import dump_json, load_json
 from holdfast.store.recall_items import add_passages, lock_indexes, remove_items, remove_source
+from holdfast.store.recall_sources import TailReader, message_source, source_of_key, to_message_source
 from holdfast.store.spaces import space_key
 from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
 
@@ -37,6 +39,15 @@ _BEHIND: Final = ("threads_behind", "memories_behind", "documents_behind")
 _TO_BUILD: Final = ("threads_to_build", "memories_to_build", "documents_to_build")
 """Statements that find what an index under construction lacks."""
 _SEQUENCE_END: Final = 2**62
+MAX_QUICK_ROWS: Final = 100
+"""New rows up to which a snapshot is read on the event loop."""
+MAX_QUICK_POSTINGS: Final = 1_000
+"""Postings of its terms up to which a search scores them on the event loop."""
+_NOTHING_KNOWN: Final[Mapping[TailName, TailSpan]] = {}
+
+
+class _TooMuch(Exception):
+    """There is more to read than a quick read may."""
 
 
 class _CursorMoved(Exception):
@@ -46,10 +57,10 @@ class _CursorMoved(Exception):
 class SqlRecallIndex(SqlPort):
     """Implements `RecallIndex`."""
 
-    @reads
-    async def spaces(self, tx: Transaction) -> list[SpaceId]:
+    async def spaces(self) -> list[SpaceId]:
         """Return the spaces with something to index."""
-        return [SpaceId(row["id"]) for row in await tx.all("spaces_to_index")]
+        rows = await self._database.read(lambda tx: tx.all("spaces_to_index"), quick=True)
+        return [SpaceId(row["id"]) for row in rows]
 
     async def prepare(self, space: SpaceId, *, analyser: str, embedder: str | None) -> IndexState:
         """Return the active index, and rebuild one that was made otherwise."""
@@ -121,11 +132,11 @@ class SqlRecallIndex(SqlPort):
             whole = len(rows) < limit - read
             read += len(rows)
             end = thread["next_sequence"] - 1 if whole else rows[-1]["sequence"]
-            sources += [source for row in rows if (source := await _message_source(tx, row)) is not None]
+            sources += [source for row in rows if (source := await message_source(tx, row)) is not None]
             moves.append(CursorMove(RecallKind.MESSAGE, thread["thread_key"], thread["position"], end))
         for kind, statement in ((RecallKind.MEMORY, memories), (RecallKind.FILE, documents)):
             for row in await tx.all(statement, **names):
-                source = await _source_of_key(tx, kind, row["source_key"])
+                source = await source_of_key(tx, kind, row["source_key"])
                 if source is not None and read < limit:
                     read += 1
                     sources.append(source)
@@ -177,9 +188,14 @@ class SqlRecallIndex(SqlPort):
         await tx.run("drop_cursors_of_index", index_key=building["index_key"])
         return True
 
-    @writes
-    async def drop_replaced(self, tx: Transaction, *, limit: int) -> bool:
+    async def drop_replaced(self, *, limit: int) -> bool:
         """Remove a part of a replaced index."""
+        if await self._database.read(lambda tx: tx.one("replaced_index"), quick=True) is None:
+            return False
+        return await self._drop_replaced(limit=limit)
+
+    @writes
+    async def _drop_replaced(self, tx: Transaction, *, limit: int) -> bool:
         index = await tx.one("replaced_index")
         if index is None:
             return False
@@ -193,41 +209,63 @@ class SqlRecallIndex(SqlPort):
             await tx.run("drop_index", index_key=key)
         return True
 
-    @reads
     async def snapshot(
-        self, tx: Transaction, space: SpaceId, *, after: int, index: int | None, epoch: int, tail: int
+        self,
+        space: SpaceId,
+        *,
+        after: int,
+        index: int | None,
+        epoch: int,
+        tail: int,
+        known: Mapping[TailName, TailSpan] = _NOTHING_KNOWN,
+        terms: Sequence[str] = (),
     ) -> IndexSnapshot:
-        """Return the state of the index, its new rows, and what it lacks."""
-        key = await space_key(tx, space)
-        active = await tx.one("active_index", space_key=key)
-        building = await tx.one("building_index", space_key=key)
-        state = None if active is None else _to_state(active, building)
-        rows: list[IndexRow] = []
-        if state is not None and state.key == index and state.epoch == epoch:
-            found = await tx.all("items_after", index_key=state.key, after=after, limit=_SEQUENCE_END)
-            rows = [to_index_row(row) for row in found]
-        behind = await tx.one("messages_behind", space_key=key)
-        assert behind is not None
-        sources = await _tail(tx, key, limit=tail)
-        return IndexSnapshot(state=state, rows=rows, tail=sources, behind=int(behind["messages"]))
+        """Return the state of the index, its new rows, its counts of terms, and what it lacks."""
+
+        async def read(tx: Transaction, max_rows: int) -> IndexSnapshot:
+            key = await space_key(tx, space)
+            active = await tx.one("active_index", space_key=key)
+            building = None if active is None else await tx.one("building_index", space_key=key)
+            state = None if active is None else _to_state(active, building)
+            rows: list[IndexRow] = []
+            counts: dict[str, tuple[int, int]] = {}
+            current = state is not None and (state.key, state.epoch) == (index, epoch)
+            if state is not None and current:
+                found = await tx.all("items_after", index_key=state.key, after=after, limit=max_rows)
+                rows = [to_index_row(row) for row in found]
+            if state is not None and terms:
+                found = await tx.many("term_counts", [(state.key, term) for term in terms])
+                counts = {row["term"]: (row["term_key"], row["df"]) for row in found}
+            reader = TailReader(tx, key, known if current else _NOTHING_KNOWN, max_rows=max_rows)
+            await reader.read(tail)
+            if len(rows) == max_rows or reader.rows > max_rows:
+                raise _TooMuch
+            behind = reader.behind
+            if behind >= tail:
+                behind = await _messages_behind(tx, key)
+            return IndexSnapshot(
+                state=state, rows=rows, tail=reader.sources, pending=reader.pending, behind=behind, terms=counts
+            )
+
+        if index is not None:  # what is new since the last time is usually little
+            with suppress(_TooMuch):
+                return await self._database.read(lambda tx: read(tx, MAX_QUICK_ROWS), quick=True)
+        return await self._database.read(lambda tx: read(tx, _SEQUENCE_END))
+
+    @reads
+    async def behind(self, tx: Transaction, space: SpaceId) -> int:
+        """Return the number of messages that are not indexed yet."""
+        return await _messages_behind(tx, await space_key(tx, space))
 
     @reads
     async def rows(self, tx: Transaction, index: int, *, after: int, limit: int) -> list[IndexRow]:
         """Return items in the order in which they were added."""
         return [to_index_row(row) for row in await tx.all("items_after", index_key=index, after=after, limit=limit)]
 
-    @reads
-    async def term_counts(self, tx: Transaction, index: int, terms: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Return key and item count of each known term."""
-        rows = await tx.many("term_counts", [(index, term) for term in dict.fromkeys(terms)])
-        return {row["term"]: (row["term_key"], row["df"]) for row in rows}
-
-    @reads
     async def lexical(
         self,
-        tx: Transaction,
         index: int,
-        weights: Sequence[tuple[int, float]],
+        weights: Sequence[tuple[int, int, float]],
         *,
         average: float,
         limit: int,
@@ -236,34 +274,43 @@ class SqlRecallIndex(SqlPort):
         """Return the items with the best BM25."""
         if not weights:
             return []
-        rows = await tx.all(
-            "lexical_scores",
-            k=BM25_K,
-            b=BM25_B,
-            average=max(average, 1e-9),
-            terms=dump_json([[key, weight] for key, weight in weights]),
-            only=None if only is None else dump_json(list(only)),
-            limit=limit,
-        )
-        return [(row["seq"], row["score"]) for row in rows]
+        names: dict[str, Any] = {
+            "k": BM25_K,
+            "b": BM25_B,
+            "average": max(average, 1e-9),
+            "terms": dump_json([[key, weight] for key, _, weight in weights]),
+            "only": None if only is None else dump_json(list(only)),
+            "limit": limit,
+        }
 
-    @reads
+        async def find(tx: Transaction) -> list[tuple[int, float]]:
+            if await tx.one("is_active_index", index_key=index) is None:
+                raise IndexReplaced
+            return [(row["seq"], row["score"]) for row in await tx.all("lexical_scores", **names)]
+
+        quick = sum(count for _, count, _ in weights) <= MAX_QUICK_POSTINGS
+        return await self._database.read(find, quick=quick)
+
     async def sources(
-        self, tx: Transaction, space: SpaceId, keys: Sequence[tuple[RecallKind, int]]
+        self, space: SpaceId, keys: Sequence[tuple[RecallKind, int]]
     ) -> dict[tuple[RecallKind, int], RecallSource]:
         """Return the named sources of the space that still exist."""
-        own = await space_key(tx, space)
-        found: dict[tuple[RecallKind, int], RecallSource] = {}
-        messages = [(key,) for kind, key in dict.fromkeys(keys) if kind is RecallKind.MESSAGE]
-        for row in await tx.many("messages_of_keys", messages):
-            if row["thread_status"] != "deleted" and not is_forgotten(load_json(row["metadata"])):
-                found[RecallKind.MESSAGE, row["message_key"]] = _to_message_source(row, tool_name=None, revises=())
-        for kind, key in dict.fromkeys(keys):
-            if kind is not RecallKind.MESSAGE:
-                source = await _source_of_key(tx, kind, key, space_key=own)
-                if source is not None:
-                    found[kind, key] = source
-        return found
+
+        async def find(tx: Transaction) -> dict[tuple[RecallKind, int], RecallSource]:
+            own = await space_key(tx, space)
+            found: dict[tuple[RecallKind, int], RecallSource] = {}
+            messages = [(key,) for kind, key in dict.fromkeys(keys) if kind is RecallKind.MESSAGE]
+            for row in await tx.many("messages_of_keys", messages):
+                if row["thread_status"] != "deleted" and not is_forgotten(load_json(row["metadata"])):
+                    found[RecallKind.MESSAGE, row["message_key"]] = to_message_source(row, tool_name=None, revises=())
+            for kind, key in dict.fromkeys(keys):
+                if kind is not RecallKind.MESSAGE:
+                    source = await source_of_key(tx, kind, key, space_key=own)
+                    if source is not None:
+                        found[kind, key] = source
+            return found
+
+        return await self._database.read(find, quick=len(keys) <= MAX_QUICK_ROWS)
 
     @reads
     async def memory_sources(self, tx: Transaction, space: SpaceId, memories: Sequence[int]) -> dict[int, list[int]]:
@@ -320,6 +367,12 @@ async def _retire_building(tx: Transaction, key: int) -> None:
         await tx.run("replace_index", index_key=building["index_key"])
 
 
+async def _messages_behind(tx: Transaction, key: int) -> int:
+    row = await tx.one("messages_behind", space_key=key)
+    assert row is not None
+    return int(row["messages"])
+
+
 async def _move_cursor(tx: Transaction, index: Row, move: CursorMove) -> bool:
     """Move the cursor of a source; return false if it is not where it was when the batch was read."""
     if index["active"] == 1:
@@ -333,101 +386,6 @@ async def _move_cursor(tx: Transaction, index: Row, move: CursorMove) -> bool:
         return False
     await tx.run("move_built_cursor", **names, position=move.position)
     return True
-
-
-async def _tail(tx: Transaction, key: int, *, limit: int) -> list[RecallSource]:
-    """Return what the active index lacks: at most `limit` messages, and all memories and documents."""
-    sources: list[RecallSource] = []
-    left = limit
-    for thread in reversed(await tx.all("threads_behind", space_key=key, limit=limit)):
-        rows = await tx.all(
-            "messages_to_index",
-            thread_key=thread["thread_key"],
-            after=max(thread["position"], thread["next_sequence"] - 1 - left),
-            before=thread["next_sequence"],
-            limit=left,
-        )
-        left -= len(rows)
-        sources += [source for row in rows if (source := await _message_source(tx, row)) is not None]
-        if left <= 0:
-            break
-    _, memories, documents = _BEHIND
-    for kind, statement in ((RecallKind.MEMORY, memories), (RecallKind.FILE, documents)):
-        for row in await tx.all(statement, space_key=key, limit=limit):
-            source = await _source_of_key(tx, kind, row["source_key"])
-            sources += [] if source is None else [source]
-    return sources
-
-
-async def _message_source(tx: Transaction, row: Row) -> RecallSource | None:
-    """Return a message to index, or `None` if recall leaves it out."""
-    skipped = row["role"] == Role.SYSTEM or row["tool_name"] in MEMORY_TOOL_NAMES or is_distiller(row["agent_type"])
-    if skipped or is_forgotten(load_json(row["metadata"])):
-        return None
-    revises: tuple[int, ...] = ()
-    if row["revises"] is not None:
-        names = {"thread_key": row["thread_key"], "id": row["revises"], "before": row["sequence"]}
-        revises = tuple(each["message_key"] for each in await tx.all("earlier_messages_of_id", **names))
-    return _to_message_source(row, tool_name=row["tool_name"], revises=revises)
-
-
-async def _source_of_key(
-    tx: Transaction, kind: RecallKind, key: int, *, space_key: int | None = None
-) -> RecallSource | None:
-    """Return a memory or document, if it exists in the space."""
-    memory = kind is RecallKind.MEMORY
-    row = await (tx.one("memory_of_key", memory_key=key) if memory else tx.one("document_of_key", document_key=key))
-    if row is None or space_key not in (None, row["space_key"]):
-        return None
-    return _to_memory_source(row) if memory else _to_document_source(row)
-
-
-def _to_message_source(row: Row, *, tool_name: str | None, revises: tuple[int, ...]) -> RecallSource:
-    role = Role(row["role"])
-    speakers = {Role.USER: row["created_by"] or Role.USER.value, Role.ASSISTANT: row["agent_type"]}
-    return RecallSource(
-        kind=RecallKind.MESSAGE,
-        key=row["message_key"],
-        id=row["id"],
-        position=row["sequence"],
-        text=plain_text(load_content(row["content"])),
-        at=row["created_at"],
-        thread_key=row["thread_key"],
-        thread_id=row["thread_id"],
-        run_id=row["run_id"],
-        role=role,
-        speaker=speakers.get(role, tool_name),
-        revises=revises,
-    )
-
-
-def _to_memory_source(row: Row) -> RecallSource:
-    text = row["text"] if row["title"] is None else f"{row['title']}\n{row['text']}"
-    return RecallSource(
-        kind=RecallKind.MEMORY,
-        key=row["memory_key"],
-        id=row["id"],
-        position=row["version"],
-        text=text,
-        at=row["happened_at"],
-        thread_id=row["thread_id"],
-        run_id=row["run_id"],
-        speaker=row["author"],
-        status=row["status"],
-        importance=row["importance"],
-        expires_at=row["expires_at"],
-    )
-
-
-def _to_document_source(row: Row) -> RecallSource:
-    return RecallSource(
-        kind=RecallKind.FILE,
-        key=row["document_key"],
-        id=row["id"],
-        position=row["version"],
-        text=row["text"],
-        at=row["at"],
-    )
 
 
 def _to_state(row: Row, building: Row | None) -> IndexState:

@@ -35,6 +35,8 @@ async def remove_thread(tx: Transaction, thread_key: int, *, again: bool) -> Non
     await remove_items(tx, await tx.all("items_of_thread", thread_key=thread_key))
     await tx.run("drop_built_cursor", kind=RecallKind.MESSAGE.value, source_key=thread_key)
     await tx.run("rewind_thread_cursor" if again else "finish_thread_cursor", thread_key=thread_key)
+    if again:
+        await tx.run("drop_outline", thread_key=thread_key)
 
 
 async def remove_items(tx: Transaction, rows: Iterable[Row]) -> None:

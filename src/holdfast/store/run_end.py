@@ -9,9 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain.content import Json
-from holdfast.domain.errors import HoldfastError, IdTaken
+from holdfast.domain.errors import HoldfastError, IdTaken, Invalid
 from holdfast.domain.events import Event, RunErrorEvent, RunFinished, ToolCallResult, decode_event
-from holdfast.domain.events.custom import PlanChanged, step_changed, to_custom
+from holdfast.domain.events.custom import PlanChanged, contract_checked, step_changed, to_custom
 from holdfast.domain.events.messages import CancelledOutcome
 from holdfast.domain.ids import MessageId
 from holdfast.domain.inbox import InboxItem, decode_edit, decode_steering_message, is_from_person
@@ -19,6 +19,7 @@ from holdfast.domain.message import NewMessage, Role, unanswered_calls
 from holdfast.domain.plan import Plan
 from holdfast.domain.plan_edit import PlanEdit, apply_edits
 from holdfast.domain.run import Run, RunError, RunStatus
+from holdfast.domain.run_skills import SKILLS_VALUE, RunSkills, conclude_skills
 from holdfast.domain.step import StepState
 from holdfast.domain.stream import STRUCTURAL_TYPES, StreamNormaliser
 from holdfast.ports.log import LogAppend, LogHead
@@ -109,9 +110,11 @@ async def _end_run(tx: Transaction, row: Row, end: RunEnd) -> Run:
         for call in unanswered_calls(await last_exchange(tx, run_key))
     ]
     unread = await unread_input(tx, row)
-    events = await _closing_events(tx, run_key, run, results, unread.plan, end)
+    skills = await _concluded_skills(tx, run, run_key, unread.plan)
+    events = await _closing_events(tx, run_key, run, results, unread.plan, skills, end)
     await _add_messages(tx, row, [*results, *unread.messages], started=run.queued_at is not None)
-    await save_values(tx, run_key, unread.values, unread.plan)
+    values = unread.values if skills is None else {**unread.values, SKILLS_VALUE: msgspec.to_builtins(skills)}
+    await save_values(tx, run_key, values, unread.plan)
     head = await tx.one(
         "end_head",
         run_key=run_key,
@@ -159,10 +162,28 @@ async def _add_messages(tx: Transaction, row: Row, messages: Sequence[NewMessage
     await tx.many("add_messages", values)
 
 
+async def _concluded_skills(tx: Transaction, run: Run, run_key: int, plan: Plan | None) -> RunSkills | None:
+    """Return the skills of a run with what became of their contracts; a value that cannot be read has none."""
+    if run.started_at is None:
+        return None
+    values = await values_of_run(tx, await run_row_by_key(tx, run_key))
+    try:
+        plan = plan or msgspec.convert(values.get(PLAN_VALUE) or {}, Plan)
+        return conclude_skills(values, run=run.id, plan=plan)
+    except (Invalid, msgspec.ValidationError):
+        return None
+
+
 async def _closing_events(
-    tx: Transaction, run_key: int, run: Run, results: Sequence[NewMessage], plan: Plan | None, end: RunEnd
+    tx: Transaction,
+    run_key: int,
+    run: Run,
+    results: Sequence[NewMessage],
+    plan: Plan | None,
+    skills: RunSkills | None,
+    end: RunEnd,
 ) -> list[Event]:
-    """Return the events that close the stream: results and steps of open calls, the plan if edited, then the end."""
+    """Return the events that close the stream: open calls and steps, the plan if edited, contracts, then the end."""
     logged = await structural_events(tx, run_key)
     stream = StreamNormaliser.resume(run.thread_id, run.id, logged, base_run_id=run.base_run_id)
     events: list[Event] = []
@@ -176,6 +197,8 @@ async def _closing_events(
             events += stream.feed(to_custom(step_changed(replace(step, state=state))), at=tx.now)
     if plan is not None:
         events += stream.feed(to_custom(PlanChanged(items=plan.items)), at=tx.now)
+    for outcome in skills.contracts if skills is not None else ():
+        events += stream.feed(to_custom(contract_checked(outcome)), at=tx.now)
     if end.to is RunStatus.CANCELLED:
         finished = RunFinished(thread_id=run.thread_id, run_id=run.id, outcome=CancelledOutcome())
         return events + stream.end(finished, at=tx.now)

@@ -1,15 +1,20 @@
 """Lookups of runs by id and by key, and the conversion of a run row to a `Run`."""
 
+from typing import Final
+
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import RunId, SpaceId
-from holdfast.domain.instant import instant, maybe_instant
+from holdfast.domain.instant import instant, maybe_instant, millis
 from holdfast.domain.limits import Usage, usd
 from holdfast.domain.page import Page
 from holdfast.domain.run import Mode, Priority, Run, RunStatus
 from holdfast.ports.runs import RunFilter
-from holdfast.store.encoding import load_json, load_limits, load_optional_json, load_run_error, to_page
+from holdfast.store.encoding import dump_json, load_json, load_limits, load_optional_json, load_run_error, to_page
 from holdfast.store.spaces import space_key
 from holdfast.store.transaction import Row, Transaction, find_row
+
+CLOCK_SLACK_MS: Final = 60_000
+"""How far the clocks of processes may differ: keys grow with time only within this."""
 
 
 async def run_row(tx: Transaction, space: SpaceId, run: RunId) -> Row:
@@ -32,22 +37,48 @@ async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit:
     """Return runs, newest first."""
     key = await space_key(tx, space)
     before = 2**62 if cursor is None else await run_key_of(tx, space, RunId(cursor), include_deleted=True)
+    after = 0
+    if where.created_from is not None:
+        after = await _first_run_key(tx, key, millis(where.created_from) - CLOCK_SLACK_MS)
+    if where.created_to is not None:
+        before = min(before, await _first_run_key(tx, key, millis(where.created_to) + CLOCK_SLACK_MS))
     rows = await tx.all(
         "list_runs",
         space_key=key,
         before=before,
         thread_id=where.thread_id,
-        status=where.status and where.status.value,
+        after=after,
+        created_from=None if where.created_from is None else millis(where.created_from),
+        created_to=None if where.created_to is None else millis(where.created_to),
+        any_status=int(not where.statuses),
+        statuses=dump_json(where.statuses),
         phase=where.phase and where.phase.value,
         priority=where.priority and where.priority.value,
         agent_type=where.agent_type,
         mode=where.mode and where.mode.value,
-        tag=where.tag,
+        model=where.model,
+        any_tags=int(not where.tags),
+        tags=dump_json(where.tags),
         root_run_id=where.root_run_id,
         parent_run_id=where.parent_run_id,
         limit=limit + 1,
     )
     return to_page(rows, limit, value=to_run, cursor=lambda row: str(row["id"]))
+
+
+async def _first_run_key(tx: Transaction, space_key: int, time: int) -> int:
+    """Return a key so that all runs of a space before it were created before `time`, found by bisection."""
+    row = await tx.one("last_run_key", space_key=space_key)
+    low, high = 0, 0 if row is None or row["run_key"] is None else int(row["run_key"]) + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = await tx.one("run_from_key", space_key=space_key, run_key=middle)
+        assert found is not None  # the last key is not below `middle`
+        if found["created_at"] < time:
+            low = found["run_key"] + 1
+        else:
+            high = middle
+    return low
 
 
 async def run_by_key(tx: Transaction, run_key: int) -> Run:
@@ -63,10 +94,20 @@ async def run_row_by_key(tx: Transaction, run_key: int) -> Row:
     return row
 
 
+def to_usage(row: Row) -> Usage:
+    """Convert the columns of usage to a value."""
+    cost = row["cost_nanodollars"]
+    return Usage(
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        cached_input_tokens=row["cached_input_tokens"],
+        cost_usd=None if cost is None else usd(cost),
+    )
+
+
 def to_run(row: Row) -> Run:
     """Convert a row of the run view to a run."""
     row = dict(zip(row.keys(), row, strict=True))  # a lookup by name is slow in an SQLite row this wide
-    cost = row["cost_nanodollars"]
     return Run(
         id=row["id"],
         thread_id=row["thread_id"],
@@ -87,12 +128,7 @@ def to_run(row: Row) -> Run:
         input=load_optional_json(row["input"]),
         output=load_optional_json(row["output"]),
         error=load_run_error(row["error"]),
-        usage=Usage(
-            input_tokens=row["input_tokens"],
-            output_tokens=row["output_tokens"],
-            cached_input_tokens=row["cached_input_tokens"],
-            cost_usd=None if cost is None else usd(cost),
-        ),
+        usage=to_usage(row),
         priority=Priority(row["priority"]),
         tags=load_json(row["tags"]),
         limits=load_limits(row["limits"]),

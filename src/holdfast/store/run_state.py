@@ -2,7 +2,7 @@
 
 Budgets: a run with a budget of its own has a row. The usage of that run and its descendants is added to the row when a
 step settles, and checked when a model call starts. A run spends from its own budget and those of all its ancestors.
-Concurrent calls may overshoot a budget by the calls in flight.
+Concurrent calls may overshoot a budget by the calls in flight. The budget of its space is the last of the chain.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,18 +12,21 @@ import msgspec
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.context import ContextSnapshot, ReadContext, SentRange, restore_context, text_digests
-from holdfast.domain.errors import NotFound
+from holdfast.domain.errors import Invalid, NotFound
+from holdfast.domain.idempotency import derived_id
 from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import instant, maybe_instant
 from holdfast.domain.limits import Limits, Usage, check_budget, check_overshoot, usd
 from holdfast.domain.message import Message
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.domain.run import RunStatus, WaitsFor
-from holdfast.domain.step import Lane, Step, StepKind, StepState
+from holdfast.domain.step import Lane, RecordedStep, Step, StepAttempt, StepKind, StepState
 from holdfast.domain.untrusted import TAINT_VALUE, read_taint
 from holdfast.store.commit_rows import PreparedCommit, usage_values
 from holdfast.store.encoding import load_json, load_limits
 from holdfast.store.messages import AFTER_LAST_SEQUENCE, chain_messages_before, last_chain_messages
 from holdfast.store.run_rows import base_run, run_key_of, run_row
+from holdfast.store.space_budgets import check_budget_of_space
 from holdfast.store.transaction import Row, SqlPort, Transaction, reads
 
 
@@ -77,6 +80,55 @@ class SqlSteps(SqlPort):
         """Return the steps of a run by number."""
         return await steps_of_run(tx, await run_key_of(tx, space, run))
 
+    @reads
+    async def page(
+        self,
+        tx: Transaction,
+        space: SpaceId,
+        run: RunId,
+        *,
+        tree: bool = False,
+        limit: int = DEFAULT_PAGE_SIZE,
+        cursor: str | None = None,
+    ) -> Page[RecordedStep]:
+        """Return steps of a run or of its tree."""
+        check_page_size(limit)
+        key = await run_key_of(tx, space, run)
+        last, number = (run, -1) if cursor is None else _parse_step_cursor(cursor, run if not tree else None)
+        runs = {row["run_key"]: row["id"] for row in await tx.all("run_tree", run_key=key)} if tree else {key: run}
+        first = next((run_key for run_key, id in runs.items() if id == last), None)
+        if first is None:
+            raise Invalid("the cursor is not valid: leave it out to begin at the start", field="cursor")
+        rows: list[Row] = []
+        for run_key in (each for each in sorted(runs) if each >= first):
+            after = number if run_key == first else -1
+            rows += await tx.all("steps_after", run_key=run_key, number=after, limit=limit + 1 - len(rows))
+            if len(rows) > limit:
+                break
+        page, next_cursor = rows[:limit], None
+        if len(rows) > limit:
+            next_cursor = f"{runs[page[-1]['run_key']]}.{page[-1]['number']}" if tree else str(page[-1]["number"])
+        children = await spawned_runs(tx, space, [row["key"] for row in page if row["kind"] == StepKind.TOOL])
+        return Page(
+            items=[_to_recorded_step(row, runs[row["run_key"]], children.get(row["key"])) for row in page],
+            next_cursor=next_cursor,
+        )
+
+
+def _parse_step_cursor(cursor: str, run: RunId | None) -> tuple[RunId, int]:
+    """Return the run and the number of a cursor: of a tree both, of one run only the number."""
+    name, _, number = cursor.rpartition(".")
+    if (run is None) != bool(name) or not (number.isascii() and number.isdecimal() and len(number) <= 15):
+        raise Invalid("the cursor is not valid: leave it out to begin at the start", field="cursor")
+    return RunId(name) if run is None else run, int(number)
+
+
+async def spawned_runs(tx: Transaction, space: SpaceId, keys: Iterable[str]) -> dict[str, RunId]:
+    """Return the runs that tool calls spawned, by the key of the step."""
+    ids = {RunId(derived_id("run", key=key)): key for key in keys}
+    rows = await tx.many("existing_runs", [(space, id) for id in ids])
+    return {ids[row["id"]]: row["id"] for row in rows}
+
 
 async def steps_of_run(tx: Transaction, run_key: int) -> list[Step]:
     """Return the steps of a run by number."""
@@ -84,6 +136,7 @@ async def steps_of_run(tx: Transaction, run_key: int) -> list[Step]:
 
 
 def _to_step(row: Row) -> Step:
+    token_at = row["first_token_at"]  # a short call is committed once, so that it may be before the start
     return Step(
         number=row["number"],
         kind=StepKind(row["kind"]),
@@ -99,7 +152,23 @@ def _to_step(row: Row) -> Step:
         started_at=instant(row["started_at"]),
         settled_at=maybe_instant(row["settled_at"]),
         lane=None if row["lane"] is None else Lane(row["lane"]),
+        first_token_at=None if token_at is None else instant(max(token_at, row["started_at"])),
     )
+
+
+def _to_recorded_step(row: Row, run: RunId, child: RunId | None) -> RecordedStep:
+    earlier = [] if row["earlier_attempts"] is None else load_json(row["earlier_attempts"])
+    current = {
+        "attempt": row["attempt"],
+        "worker": row["worker"],
+        "started_at": row["attempt_started_at"] or row["started_at"],
+    }
+    attempts = [
+        StepAttempt(attempt=each["attempt"], worker=each["worker"], started_at=maybe_instant(each["started_at"]))
+        for each in (*earlier, current)
+    ]
+    fields = {name: getattr(step, name) for step in (_to_step(row),) for name in Step.__struct_fields__}
+    return RecordedStep(**fields, run_id=run, child_run_id=child, worker=row["worker"], attempts=attempts)
 
 
 def has_budget(limits: Limits) -> bool:
@@ -116,7 +185,10 @@ async def check_budgets(tx: Transaction, commits: Iterable[PreparedCommit]) -> N
     """Raise if a commit starts a model call and a budget is used up, or completes a run beyond its strict budget."""
     for commit in commits:
         for key in commit.lease.budget_keys if commit.starts_model_call else ():
-            check_budget(*await _limits_and_spending(tx, key))
+            if key < 0:
+                await check_budget_of_space(tx, -key)
+            else:
+                check_budget(*await _limits_and_spending(tx, key))
         completes = commit.move is not None and commit.move.to is RunStatus.COMPLETED
         if completes and commit.lease.run.limits.strict_token_budget and commit.lease.budget_keys:
             check_overshoot(*await _limits_and_spending(tx, commit.lease.budget_keys[0]))
@@ -129,7 +201,7 @@ async def add_spending(tx: Transaction, usages: Iterable[tuple[Lease, Usage | No
         if usage is None or not lease.budget_keys:
             continue
         cost = usage_values(usage)[3]
-        for key in lease.budget_keys:
+        for key in (each for each in lease.budget_keys if each > 0):
             tokens, before = spent.get(key, (0, 0))
             spent[key] = tokens + usage.total_tokens, None if before is None or cost is None else before + cost
     await tx.many("spend", [(tokens, cost, key) for key, (tokens, cost) in sorted(spent.items())])
@@ -137,7 +209,7 @@ async def add_spending(tx: Transaction, usages: Iterable[tuple[Lease, Usage | No
 
 async def spent_of_nearest_budget(tx: Transaction, commit: PreparedCommit) -> Usage | None:
     """Return the total spending of a commit's nearest budget, if the commit spent something."""
-    if commit.commit.usage is None or not commit.lease.budget_keys:
+    if commit.commit.usage is None or not commit.lease.budget_keys or commit.lease.budget_keys[0] < 0:
         return None
     return (await _limits_and_spending(tx, commit.lease.budget_keys[0]))[1]
 

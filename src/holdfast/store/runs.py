@@ -4,9 +4,11 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
+from holdfast.domain.branch import BranchTotals, ForkPoint
 from holdfast.domain.errors import Invalid, RunActive
 from holdfast.domain.idempotency import check_idempotency_key
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.limits import Usage
 from holdfast.domain.new_run import CreatedRun, NewRun, check_new_run, title_of
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.domain.run import Run, RunError, RunStatus, check_move
@@ -14,6 +16,7 @@ from holdfast.domain.timer import TimerClaim
 from holdfast.metrics.meters import Meters
 from holdfast.ports.queue import ActiveRunCounts
 from holdfast.ports.runs import RunFilter
+from holdfast.store.branches import branch_point, branch_totals
 from holdfast.store.creation import (
     CREATE_RUN_BATCH,
     CreateRunRequest,
@@ -24,10 +27,10 @@ from holdfast.store.creation import (
 from holdfast.store.messages import to_messages
 from holdfast.store.recall_items import lock_indexes, remove_run
 from holdfast.store.run_end import RunEnd, end_run_trees, lock_run_trees
-from holdfast.store.run_rows import list_runs, run_by_key, run_key_of, run_row, to_run
+from holdfast.store.run_rows import list_runs, run_by_key, run_key_of, run_row, to_run, to_usage
 from holdfast.store.spaces import space_key
 from holdfast.store.timers import settle_timer
-from holdfast.store.transaction import Database, RetryTransaction, SqlPort, Transaction, reads, writes
+from holdfast.store.transaction import Database, RetryTransaction, Row, SqlPort, Transaction, reads, writes
 
 
 class SqlRuns(SqlPort):
@@ -99,6 +102,24 @@ class SqlRuns(SqlPort):
         return await list_runs(tx, space, where or RunFilter(), limit=limit, cursor=cursor)
 
     @reads
+    async def tree_usage(self, tx: Transaction, space: SpaceId, runs: Sequence[RunId]) -> dict[RunId, Usage]:
+        """Return the usage of runs with their descendants."""
+        await space_key(tx, space)
+        rows = await tx.many("tree_usage", [(space, run) for run in dict.fromkeys(runs)])
+        return {row["root_id"]: to_usage(row) for row in rows}
+
+    @reads
+    async def branch_point(self, tx: Transaction, space: SpaceId, a: RunId, b: RunId) -> ForkPoint | None:
+        """Return the last message that two chains have in common."""
+        found = await branch_point(tx, *await _two_of_thread(tx, space, a, b))
+        return None if found is None else found[1]
+
+    @reads
+    async def branch_totals(self, tx: Transaction, space: SpaceId, run: RunId, *, other: RunId) -> BranchTotals:
+        """Return what a chain did after its last message in common with another one."""
+        return await branch_totals(tx, *await _two_of_thread(tx, space, run, other))
+
+    @reads
     async def count_active_children(self, tx: Transaction, space: SpaceId, run: RunId) -> int:
         """Return the number of child runs that have not ended."""
         row = await tx.one("children_at_work", run_key=await run_key_of(tx, space, run))
@@ -159,6 +180,7 @@ class SqlRuns(SqlPort):
             run_key = row["run_key"]
             await _forget_title(tx, run_key, row["thread_key"])
             await remove_run(tx, run_key)
+            await tx.run("drop_outline", thread_key=row["thread_key"])
             for statement in _DELETE_CONTENT_STATEMENTS:
                 await tx.run(statement, run_key=run_key)
             if await tx.all("runs_on_base", run_key=run_key):
@@ -166,6 +188,13 @@ class SqlRuns(SqlPort):
                 await tx.run("erase_head", run_key=run_key)
             else:
                 await _delete_row_and_tombstones(tx, run_key)
+
+
+async def _two_of_thread(tx: Transaction, space: SpaceId, a: RunId, b: RunId) -> tuple[Row, Row]:
+    rows = await run_row(tx, space, a), await run_row(tx, space, b)
+    if rows[0]["thread_key"] != rows[1]["thread_key"]:
+        raise Invalid(f"runs `{a}` and `{b}` are of two threads: name two branches of one", field="b")
+    return rows
 
 
 async def _forget_title(tx: Transaction, run_key: int, thread_key: int) -> None:
@@ -190,6 +219,7 @@ _DELETE_CONTENT_STATEMENTS: Final = (
     "drop_budget",
     "drop_contexts",
     "drop_subscriptions",
+    "drop_worker_lease",
     "forget_idempotency_key",
 )
 

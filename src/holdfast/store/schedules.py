@@ -23,6 +23,8 @@ from holdfast.domain.schedule import (
     SchedulePlan,
     ScheduleState,
     check_new_schedule,
+    check_schedule_name,
+    check_schedule_plan,
     first_due,
     jitter_ms,
 )
@@ -252,8 +254,9 @@ async def change_schedule(
     """Change a locked schedule; another plan is due from now on, and revives a schedule that has ended."""
     now = await store_time(tx)
     state, due = ScheduleState(row["state"]), row["due_at"]
+    check_schedule_name(name)
     if plan != load_plan(row):
-        check_new_schedule(NewSchedule(plan=plan, name=name), now=now)
+        check_schedule_plan(plan, now=now)
         state = ScheduleState.PAUSED if state is ScheduleState.PAUSED else ScheduleState.ACTIVE
         due = first_due(plan, now=now) if state is ScheduleState.ACTIVE else None
         await _arm(tx, row["space_key"], row["id"], plan, due)

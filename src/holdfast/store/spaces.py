@@ -40,6 +40,7 @@ _DELETE_STATEMENTS: Final = (
     "drop_blobs_of_space",
     "drop_timers_of_space",
     "drop_usage_of_space",
+    "drop_budget_of_space",
     "drop_firings_of_space",
     "drop_schedules_of_space",
     "drop_daemons_of_space",

@@ -12,6 +12,7 @@ from holdfast.store.memory_archive import SqlMemoryArchive
 from holdfast.store.memory_graph import SqlMemoryGraph
 from holdfast.store.messages import SqlMessages
 from holdfast.store.notifications import SqlNotifications
+from holdfast.store.outlines import SqlThreadOutlines
 from holdfast.store.plans import SqlPlans
 from holdfast.store.recall_index import SqlRecallIndex
 from holdfast.store.reminders import SqlReminders
@@ -20,12 +21,15 @@ from holdfast.store.run_state import SqlContexts, SqlSteps, SqlValues
 from holdfast.store.runs import SqlRunCounts, SqlRuns, SqlStoreHealth
 from holdfast.store.schedules import SqlSchedules
 from holdfast.store.skills import SqlSkills
+from holdfast.store.space_budgets import SqlSpaceBudgets
 from holdfast.store.spaces import SqlApiKeys, SqlGrants, SqlSpaces, SqlTickets, SqlToolTrust
 from holdfast.store.threads import SqlThreads
 from holdfast.store.timers import SqlTimers
 from holdfast.store.transaction import Database
 from holdfast.store.usage import SqlUsageLedger
 from holdfast.store.webhooks import SqlWebhooks
+from holdfast.store.worker_leases import SqlWorkerLeases
+from holdfast.store.workers import SqlWorkers
 
 
 class Store:
@@ -37,7 +41,7 @@ class Store:
         self.threads = SqlThreads(database)
         self.messages = SqlMessages(database)
         self.runs = SqlRuns(database, counts)
-        self.leases = SqlLeases(database, counts)
+        self.leases, self.worker_leases = SqlLeases(database, counts), SqlWorkerLeases(database)
         self.journal = SqlJournal(database, counts)
         self.inbox = SqlInbox(database)
         self.subscriptions = SqlSubscriptions(database)
@@ -51,7 +55,7 @@ class Store:
         self.files = SqlFiles(database)
         self.memories = SqlMemories(database)
         self.memory_archive, self.memory_graph = SqlMemoryArchive(database), SqlMemoryGraph(database)
-        self.recall_index = SqlRecallIndex(database)
+        self.recall_index, self.outlines = SqlRecallIndex(database), SqlThreadOutlines(database)
         self.forgetting = SqlForgetting(database)
         self.timers = SqlTimers(database)
         self.schedules = SqlSchedules(database)
@@ -63,7 +67,7 @@ class Store:
         self.tickets = SqlTickets(database)
         self.notifications = SqlNotifications(database)
         self.tool_trust = SqlToolTrust(database)
-        self.run_counts = SqlRunCounts(database)
-        self.usage = SqlUsageLedger(database)
+        self.run_counts, self.workers = SqlRunCounts(database), SqlWorkers(database)
+        self.usage, self.space_budgets = SqlUsageLedger(database), SqlSpaceBudgets(database)
         self.health = SqlStoreHealth(database)
         self.requests = SqlKeyedRequests(database, lambda joined: Store(joined, meters=counts))

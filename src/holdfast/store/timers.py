@@ -92,9 +92,9 @@ async def _follow_clock(tx: Transaction, callers: Sequence[None]) -> list[timede
     by = row["went_back"]
     if by < CLOCK_STEP_TOLERANCE_MS:
         return [timedelta() for _ in callers]
-    for statement in ("shift_timers", "shift_heads", "shift_interrupts", "shift_tickets"):
+    for statement in ("shift_timers", "shift_heads", "shift_interrupts", "shift_tickets", "shift_deliveries"):
         await tx.run(statement, by=by)
-    tx.hints.add(timers=True, queue=True, delayed=True)
+    tx.hints.add(timers=True, queue=True, delayed=True, deliveries=True)
     return [timedelta(milliseconds=by) for _ in callers]
 
 

@@ -265,7 +265,7 @@ MAX_INLINE_EVENT_CHARS: Final = 32 * 1024
 class WakeHints:
     """Collects the wake-up hints of a transaction."""
 
-    __slots__ = ("delayed", "emptied", "ended", "grown", "news", "queue", "runs", "timers")
+    __slots__ = ("delayed", "deliveries", "emptied", "ended", "grown", "news", "queue", "runs", "timers")
 
     def __init__(self) -> None:
         self.runs: set[tuple[SpaceId, RunId]] = set()
@@ -275,6 +275,7 @@ class WakeHints:
         self.emptied = False
         self.delayed = False
         self.news = False
+        self.deliveries = False
         self.timers = False
 
     def add(
@@ -287,6 +288,7 @@ class WakeHints:
         emptied: bool = False,
         delayed: bool = False,
         news: bool = False,
+        deliveries: bool = False,
         timers: bool = False,
     ) -> None:
         """Add a hint; `emptied` cancels an earlier `queue` hint."""
@@ -301,6 +303,7 @@ class WakeHints:
         self.emptied = self.emptied or emptied
         self.delayed = self.delayed or delayed
         self.news = self.news or news
+        self.deliveries = self.deliveries or deliveries
         self.timers = self.timers or timers
 
     def merge(self, other: "WakeHints") -> None:
@@ -311,11 +314,13 @@ class WakeHints:
         self.queue = other.queue or (self.queue and not other.emptied)
         self.delayed = self.delayed or other.delayed
         self.news = self.news or other.news
+        self.deliveries = self.deliveries or other.deliveries
         self.timers = self.timers or other.timers
 
     def build(self) -> WakeHint | None:
         """Return one hint for all of them, or `None` if there are none."""
-        if not (self.runs or self.ended or self.queue or self.delayed or self.news or self.timers):
+        flags = (self.queue, self.delayed, self.news, self.deliveries, self.timers)
+        if not (self.runs or self.ended or any(flags)):
             return None
         return WakeHint(
             runs=frozenset(self.runs),
@@ -324,5 +329,6 @@ class WakeHints:
             queue=self.queue,
             delayed=self.delayed,
             news=self.news,
+            deliveries=self.deliveries,
             timers=self.timers,
         )

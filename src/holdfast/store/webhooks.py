@@ -107,7 +107,9 @@ class SqlWebhooks(SqlPort):
         )
         if state is WebhookState.ACTIVE and found.state is WebhookState.DISABLED:
             await tx.run("revive_deliveries", webhook_key=row["webhook_key"], now=await store_time(tx))
-            tx.hints.add(news=True)
+            tx.hints.add(deliveries=True)
+        elif state is WebhookState.DISABLED and found.state is WebhookState.ACTIVE:
+            await tx.run("park_deliveries", webhook_key=row["webhook_key"])
         return _to_webhook(await find_row(tx, "webhook", "webhook", space=space, id=webhook))
 
     @writes
@@ -145,7 +147,7 @@ class SqlWebhooks(SqlPort):
         if hook["state"] != WebhookState.ACTIVE:
             raise Conflict(f"webhook `{webhook}` is disabled: enable it first", id=webhook)
         await tx.run("resend_delivery", delivery_key=row["delivery_key"], now=await store_time(tx))
-        tx.hints.add(news=True)
+        tx.hints.add(deliveries=True)
         return _to_delivery(await find_row(tx, "delivery", "delivery", webhook_key=hook["webhook_key"], id=delivery))
 
     @writes
@@ -209,8 +211,15 @@ class SqlWebhooks(SqlPort):
             raise LeaseLost(f"delivery `{claim.id}` was taken over", id=claim.id)
         if state is DeliveryState.FAILED:
             await _disable(tx, row, result)
-        tx.hints.add(news=True)
+        tx.hints.add(deliveries=True)
         return _to_delivery(await find_row(tx, "delivery", "delivery", webhook_key=row["webhook_key"], id=claim.id))
+
+    @writes
+    async def prune(self, tx: Transaction, *, keep: timedelta, limit: int) -> int:
+        """Delete settled deliveries that are older than `keep`."""
+        check_page_size(limit, maximum=10_000)
+        before = await store_time(tx) - keep // timedelta(milliseconds=1)
+        return len(await tx.all("prune_deliveries", before=before, limit=limit))
 
     @reads
     async def next_due(self, tx: Transaction) -> Instant | None:
@@ -222,11 +231,14 @@ class SqlWebhooks(SqlPort):
 async def _disable(tx: Transaction, row: Row, result: AttemptResult) -> None:
     """Disable the webhook of a delivery that failed for good, with a notification."""
     answer = f"it answered {result.status}" if result.error is None else result.error
-    reason = "the receiver is gone (410)" if result.status == GONE else f"nothing could be delivered for 24 h: {answer}"
+    gone = result.status == GONE
+    reason = "the receiver is gone (410)" if gone else f"a delivery was not accepted for 24 h: {answer}"
     if await tx.one("disable_webhook", webhook_key=row["webhook_key"], reason=reason, now=tx.now) is not None:
+        await tx.run("park_deliveries", webhook_key=row["webhook_key"])
         data = dump_json({"webhook_id": row["webhook_id"], "url": row["url"], "reason": reason})
         kind = NotificationKind.WEBHOOK_DISABLED.value
         await tx.many("add_to_outbox", [(row["space_key"], kind, None, None, data, tx.now)])
+        tx.hints.add(news=True)
 
 
 async def add_deliveries(tx: Transaction, numbered: Sequence[tuple[Any, ...]], spaces: Mapping[int, SpaceId]) -> None:
@@ -250,6 +262,7 @@ async def add_deliveries(tx: Transaction, numbered: Sequence[tuple[Any, ...]], s
                 subject = run_id or delivery
                 rows.append((webhook_key, delivery, kind, run_id, subject, dump_json(payload), due, tx.now))
     await tx.many("add_deliveries", rows)
+    tx.hints.add(deliveries=bool(rows))
 
 
 def _to_webhook(row: Row) -> Webhook:

@@ -43,7 +43,7 @@ from holdfast.workspace.folder import Workspace
 from holdfast.workspace.grants import FolderGrants
 from holdfast.workspace.json_files import SchemaUrl, check_rules, decode_json, raise_invalid_key
 from holdfast.workspace.reload import Monotonic, PollThrottle, WatchedFiles
-from holdfast.workspace.settings import Settings, with_defaults
+from holdfast.workspace.settings import MODEL_EXPECTED, MODEL_PATTERN, ModelName, Settings, with_defaults
 from holdfast.workspace.skills import SKILLS_FOLDER, KnownSkills
 from holdfast.workspace.text_files import file_name, printable, raise_invalid_file, read_optional_text, read_text
 
@@ -54,13 +54,9 @@ MAX_MODELS: Final = 8
 MAX_DESCRIPTION_CHARS: Final = 2_000
 
 _log: Final = logging.getLogger("holdfast.workspace")
-_MODEL_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,63}:[^\x00-\x1f]{1,256}\Z"
-_MODEL_EXPECTED: Final = "`provider:name`, such as `openai:gpt-5` or `scripted:script.json`"
-
-ModelName: TypeAlias = Annotated[str, Meta(pattern=_MODEL_PATTERN, extra={"expected": _MODEL_EXPECTED})]
 # msgspec 0.22 frees memory it does not own in a union of a list and a string with a pattern. So the pattern is only in
 # the schema, and `__post_init__` checks the string.
-_OneModel: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": _MODEL_PATTERN})]
+_OneModel: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": MODEL_PATTERN})]
 ToolNamePattern: TypeAlias = Annotated[
     str,
     Meta(
@@ -146,10 +142,10 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.model, str) and re.match(_MODEL_PATTERN, self.model) is None:
-            raise Invalid(f"expected {_MODEL_EXPECTED}", field="model")
-        if any(re.match(_MODEL_PATTERN, model) is None for model in self.distillers):
-            raise Invalid(f"expected {_MODEL_EXPECTED}", field="memory.distil.model")
+        if isinstance(self.model, str) and re.match(MODEL_PATTERN, self.model) is None:
+            raise Invalid(f"expected {MODEL_EXPECTED}", field="model")
+        if any(re.match(MODEL_PATTERN, model) is None for model in self.distillers):
+            raise Invalid(f"expected {MODEL_EXPECTED}", field="memory.distil.model")
 
     @property
     def distillers(self) -> list[str]:

@@ -43,6 +43,9 @@ SpaceName: TypeAlias = Annotated[
         extra={"expected": "the id of a space: 1 to 128 letters, digits, `_` or `-`"},
     ),
 ]
+MODEL_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,63}:[^\x00-\x1f]{1,256}\Z"
+MODEL_EXPECTED: Final = "`provider:name`, such as `openai:gpt-5` or `scripted:script.json`"
+ModelName: TypeAlias = Annotated[str, Meta(pattern=MODEL_PATTERN, extra={"expected": MODEL_EXPECTED})]
 IdentityText: TypeAlias = Annotated[
     str,
     Meta(
@@ -111,6 +114,10 @@ class RecallSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     embedder_key: Annotated[
         VariableName | None,
         Meta(description="The environment variable with the key of an `api:` embedder; null sends none."),
+    ] = None
+    outline_model: Annotated[
+        ModelName | None,
+        Meta(description="The model that summarises threads after their runs; null does it by rule."),
     ] = None
 
 

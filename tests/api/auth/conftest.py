@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from holdfast.domain.content import Json
+from holdfast.domain.space import Scope
 from tests.api.conftest import write_agents
 from tests.api.site import Site, serve_with_auth
 from tests.scenario.agents.agent_workspace import AgentWorkspace
@@ -65,7 +66,7 @@ async def create_keys(site: Site) -> AuthSite:
     auth_site = AuthSite(site, first["secret"])
     for space in (ACME, GLOBEX):
         await auth_site.post(auth_site.root, "/api/spaces", {"id": space})
-        for scope in ("read", "run", "admin"):
+        for scope in Scope:
             auth_site.keys[f"{space} {scope}"] = (await auth_site.key(scope, space))["secret"]
     return auth_site
 

@@ -29,6 +29,7 @@ BODIES: Final[Mapping[str, Json]] = {
     "snooze_reminder": {"until": "in 1 h"},
 }
 QUERIES: Final[Mapping[str, Mapping[str, str]]] = {
+    "compare_branches": {"a": "run_1", "b": "run_2"},
     "read_memory_graph": {"start": ENTITY},
     "search_memory_files": {"q": MARK},
     "search_memories": {"q": MARK},
@@ -37,7 +38,7 @@ QUERIES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 ID_PARAMETERS: Final = (
     *("thread_id", "run_id", "message_id", "artifact_id", "file_id", "grant_id", "key_id", "task_id:str", "session_id"),
-    *("memory_id", "schedule_id", "reminder_id", "webhook_id"),
+    *("memory_id", "schedule_id", "reminder_id", "webhook_id", "interrupt_id"),
 )
 ALIASES: Final = [request for request in REQUESTS if "{space_id" not in request[2]]
 WITH_ID: Final = [request for request in ALIASES if any(f"{{{name}" in request[2] for name in ID_PARAMETERS)]
@@ -45,8 +46,8 @@ LISTS: Final = [
     (name, path) for name, method, path in ALIASES if method == "GET" and "{" not in path and "sse" not in path
 ]
 WITHOUT_SPACE: Final = {"read_metrics", "read_settings", "read_version"}
-NOT_FOUND: Final = {"read_memory_graph"}
-"""Lists around a start that is missing in this space."""
+NOT_FOUND: Final = {"read_memory_graph", "read_budget"}
+"""Lists around a start that is missing in this space, and what it does not have."""
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,7 @@ async def foreign_ids(auth_site: AuthSite, globex_admin_key: str) -> dict[str, s
     noter = (await auth_site.post(secret, "/api/threads", {"agent_type": "noter"}))["id"]
     asking = (await auth_site.post(secret, f"/api/threads/{noter}/runs?wait=30", {"input": MARK}))["id"]
     await auth_site.post(secret, f"/api/runs/{asking}/respond", {"response": {"decision": "always"}}, expect=200)
+    interrupt = (await auth_site.get(secret, "/api/interrupts?status=answered"))["items"][0]["id"]
     grant = (await auth_site.get(secret, "/api/grants"))["items"][0]["id"]
     memory = (await auth_site.post(secret, "/api/memories", {"text": MARK, "entities": [{"label": ENTITY}]}))["id"]
     await auth_site.request(secret, "PUT", "/memory/MEMORY.md", json={"text": MARK})
@@ -91,6 +93,7 @@ async def foreign_ids(auth_site: AuthSite, globex_admin_key: str) -> dict[str, s
         "{key_id:str}": key,
         "{message_id:str}": message,
         "{grant_id:str}": grant,
+        "{interrupt_id:str}": interrupt,
     }
 
 

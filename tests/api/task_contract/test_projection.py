@@ -27,8 +27,9 @@ from holdfast.domain.events.custom import AgentLogged, StatusChanged, StepChange
 from holdfast.domain.events.messages import AgUiInterrupt, CancelledOutcome, InterruptOutcome, SuccessOutcome
 from holdfast.domain.ids import InterruptId, MessageId, RunId, SpaceId, ThreadId, ToolCallId
 from holdfast.domain.instant import Millis, instant
+from holdfast.domain.page import Page
 from holdfast.domain.run import Run, RunPhase, RunStatus, WaitsFor, run_phase
-from holdfast.domain.step import Step, StepKind, StepState
+from holdfast.domain.step import RecordedStep, Step, StepKind, StepState
 from holdfast.domain.task_ids import run_id_of, task_id_of
 from holdfast.ports.log import LoggedEvent
 
@@ -283,6 +284,11 @@ class _Contexts:
 class _Steps:
     def __init__(self, steps: list[Step]) -> None:
         self._steps = steps
+
+    async def page(
+        self, space: SpaceId, run: RunId, *, tree: bool = False, limit: int = 50, cursor: str | None = None
+    ) -> Page[RecordedStep]:
+        raise NotImplementedError
 
     async def of_run(self, space: SpaceId, run: RunId) -> list[Step]:
         return self._steps

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from holdfast.control.local_runtime import LocalLibrary
+from holdfast.control.local_runtime import LocalLibrary, LocalSubagentRuns
 from holdfast.control.platform_tools import CombinedTools, PlatformTools
 from holdfast.control.remote_methods import RemoteMethods
 from holdfast.control.skills import SkillShelf
@@ -86,8 +86,9 @@ async def runtime(
             PlatformTools(control.runs, control.journal, control.values), prefixed={REMOTE_METHOD_PREFIX: methods}
         ),
         library=LocalLibrary(agents, control.files, control.artifacts, control.grants, control.reminders, skills),
+        subagents=LocalSubagentRuns(control.runs, control.subscriptions, control.journal, control.values),
     )
-    async with IMPLEMENTATIONS[implementation](served) as ports:
+    async with IMPLEMENTATIONS[implementation](served, control.worker_leases) as ports:
         yield ports
 
 

@@ -1,4 +1,4 @@
-"""The implementations of a worker's four ports to the control plane.
+"""The implementations of a worker's ports to the control plane.
 
 A new implementation adds a line to `IMPLEMENTATIONS`. It receives the control plane's own ports, and yields the ports
 of the worker.
@@ -11,9 +11,18 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast, get_type_hi
 
 import msgspec
 
-from holdfast.ports.log import Journal
-from holdfast.ports.queue import Leases
-from holdfast.ports.runtime import Library, RemoteTools
+from holdfast.api.asgi import AsgiApp
+from holdfast.api.middleware import HostOriginMiddleware
+from holdfast.bootstrap.api_app import NoKeys
+from holdfast.bootstrap.store import SystemClock
+from holdfast.bus.local import LocalBus
+from holdfast.engine.watcher import Watcher
+from holdfast.ports.log import EventLog, Journal
+from holdfast.ports.queue import Leases, WorkerBeats, WorkerLeases
+from holdfast.ports.runtime import Library, MemoryLibrary, RemoteTools, RuntimePorts, SubagentRuns
+from holdfast.rpc.client import open_ports
+from holdfast.rpc.server import ControlRpc
+from tests.api.site import serve_app
 from tests.conformance.ports import methods_of
 
 Port = TypeVar("Port")
@@ -26,19 +35,49 @@ class Runtime(NamedTuple):
     journal: Journal
     remote: RemoteTools
     library: Library
+    subagents: SubagentRuns
 
 
-Implementation: TypeAlias = Callable[[Runtime], AbstractAsyncContextManager[Runtime]]
+Implementation: TypeAlias = Callable[[Runtime, WorkerLeases], AbstractAsyncContextManager[Runtime]]
 
 
 @asynccontextmanager
-async def in_process(control: Runtime) -> AsyncIterator[Runtime]:
+async def in_process(control: Runtime, worker_leases: WorkerLeases) -> AsyncIterator[Runtime]:
     """Call the control plane directly."""
     yield control
 
 
 @asynccontextmanager
-async def as_json(control: Runtime) -> AsyncIterator[Runtime]:
+async def over_http(control: Runtime, worker_leases: WorkerLeases) -> AsyncIterator[Runtime]:
+    """Call it over the control RPC."""
+    runtime = RuntimePorts(
+        journal=control.journal,
+        library=control.library,
+        memory=cast(MemoryLibrary, None),
+        subagents=control.subagents,
+        remote=control.remote,
+    )
+    bus = LocalBus()
+    watcher = Watcher(bus=bus, events=cast(EventLog, None), leases=control.leases, clock=SystemClock())
+    rpc = ControlRpc(
+        cast(AsgiApp, None),
+        leases=control.leases,
+        worker_leases=worker_leases,
+        workers=cast(WorkerBeats, None),
+        ports=runtime,
+        keys=NoKeys(),
+        watcher=watcher,
+    )
+    async with serve_app(HostOriginMiddleware(rpc)) as url, open_ports(url, None) as ports:
+        leases = ports.leases
+        leases.expire = control.leases.expire  # type: ignore[method-assign]  # the control plane does it
+        yield Runtime(
+            leases, ports.runtime.journal, ports.runtime.remote, ports.runtime.library, ports.runtime.subagents
+        )
+
+
+@asynccontextmanager
+async def as_json(control: Runtime, worker_leases: WorkerLeases) -> AsyncIterator[Runtime]:
     """Call it as over a connection: arguments and results are encoded as JSON and decoded by their types."""
     yield Runtime(*(_as_json(hint, port) for hint, port in zip(get_type_hints(Runtime).values(), control, strict=True)))
 
@@ -46,6 +85,7 @@ async def as_json(control: Runtime) -> AsyncIterator[Runtime]:
 IMPLEMENTATIONS: Final[dict[str, Implementation]] = {
     "in_process": in_process,
     "as_json": as_json,
+    "over_http": over_http,
 }
 
 

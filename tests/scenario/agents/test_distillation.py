@@ -33,7 +33,7 @@ async def talk(runtime: AgentRuntime, text: str, id: str, **options: Any) -> Run
 
 async def distil_runs(runtime: AgentRuntime) -> list[Run]:
     """Return the distil runs once they have ended, oldest first."""
-    found = (await runtime.store.runs.page(SPACE, where=RunFilter(tag="distillation"), limit=200)).items
+    found = (await runtime.store.runs.page(SPACE, where=RunFilter(tags=["distillation"]), limit=200)).items
     return [await runtime.wait_until_ended(run) for run in reversed(found)]
 
 

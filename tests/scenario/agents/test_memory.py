@@ -3,7 +3,9 @@
 from typing import Any
 
 import msgspec
+import pytest
 
+from holdfast.agent.context import recalled
 from holdfast.domain.content import Json
 from holdfast.domain.context import InjectionKind
 from holdfast.domain.memory import MemoryFilter, MemoryOrigin, MemoryStatus
@@ -51,9 +53,9 @@ async def test_a_fact_that_a_run_remembers_is_found_by_every_tool_of_another_thr
             tools=TOOLS,
         )
         second = await runtime.run_to_end("where is my key", agent="other")
-        recalled, found, why, graph, timeline, again = await results(runtime, second)
-    assert [memory["text"] for memory in recalled["memories"]] == [fact]
-    assert set(recalled["memories"][0]) == {"id", "text", "type", "at", "score"}
+        memories, found, why, graph, timeline, again = await results(runtime, second)
+    assert [memory["text"] for memory in memories["memories"]] == [fact]
+    assert set(memories["memories"][0]) == {"id", "text", "type", "at", "score"}
     assert "blue pot" in found["raw_hits"][0]["node"]["text"] and found["raw_hits"][0]["parts"]
     assert found["abstract_hits"][0]["node"]["id"] == kept["memory_id"]
     assert why["raw_nodes"][0]["text"] == "my spare key is under the blue pot"
@@ -87,3 +89,38 @@ async def test_a_message_is_answered_with_what_was_said_and_kept_before(any_work
         ("From now on always answer in one sentence.", True, MemoryOrigin.PERSON)
     ]
     assert run.status is RunStatus.COMPLETED
+
+
+async def test_an_instruction_found_by_rule_is_in_the_prompts_of_its_author_until_others_accept_it(
+    any_workspace: AgentWorkspace,
+) -> None:
+    any_workspace.agent(say("noted"), memory={"recall": True})
+    async with any_workspace.open() as runtime:
+        await runtime.run_to_end("From now on always answer in one sentence.", created_by="ada")
+        own = await segments(runtime, await runtime.run_to_end("What is new?", created_by="ada"))
+        others = await segments(runtime, await runtime.run_to_end("What is new?", created_by="bob"))
+        (found,) = (await runtime.store.memories.page(SPACE)).items
+        await runtime.store.memories.accept(SPACE, found.id, by="bob")
+        accepted = await segments(runtime, await runtime.run_to_end("What is new?", created_by="bob"))
+        await runtime.store.memories.retract(SPACE, found.id, by="ada")
+        await runtime.run_to_end("From now on always answer in one sentence.", created_by="ada")
+        retracted = await segments(runtime, await runtime.run_to_end("What is new?", created_by="ada"))
+    assert found.text in own["standing"]
+    assert found.text in accepted["standing"]
+    assert "standing" not in others
+    assert "standing" not in retracted
+
+
+async def test_an_excerpt_has_its_neighbours_if_there_is_room(
+    any_workspace: AgentWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recalled, "MAX_RECALL_HITS", 2)  # the message itself, and the one that is like it
+    any_workspace.agent(say("It lies in the harbour."), memory={"recall": True})
+    async with any_workspace.open() as runtime:
+        await runtime.run_to_end("Where is the sailing boat of Ada?")
+        run = await runtime.run_to_end("sailing boat of Ada?")
+        shown = (await segments(runtime, run))["memories"]
+        steps = await runtime.store.contexts.steps(SPACE, run.id)
+        items = (await runtime.store.contexts.get(SPACE, run.id, steps[-1])).memory
+    assert [item.kind for item in items] == [InjectionKind.MESSAGE, InjectionKind.NEIGHBOUR]
+    assert "It lies in the harbour." in shown

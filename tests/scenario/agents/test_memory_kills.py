@@ -47,7 +47,7 @@ async def check(killed: KilledWorkspace) -> None:
     """Check that each memory, each line and the distil run is there once."""
     async with killed.workspace.open() as runtime:
         run = await runtime.store.runs.get(SPACE, RUN)
-        distilled = (await runtime.store.runs.page(SPACE, where=RunFilter(tag="distillation"))).items
+        distilled = (await runtime.store.runs.page(SPACE, where=RunFilter(tags=["distillation"]))).items
         ended = [(await runtime.wait_until_ended(each)).status for each in distilled]
         kept = (await runtime.store.memories.page(SPACE)).items
         recalled = recalled_memory(await runtime.store.values.of_run(SPACE, RUN))

@@ -6,6 +6,7 @@ import msgspec
 
 from holdfast.domain.content import Json
 from holdfast.domain.ids import ReminderId, ScheduleId
+from holdfast.domain.limits import Limits
 from holdfast.domain.reminder import NewReminder, Reminder, ReminderPriority, ReminderStatus, TriggerType
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.schedule import FiringCause, RunAction
@@ -92,6 +93,34 @@ async def test_a_wrong_reminder_of_an_agent_is_refused(any_workspace: AgentWorks
         assert "it was understood as 2020-01-01T00:00:00.000Z" in results[0]
         assert all("INVALID" in each.upper() for each in results), results
         assert (await runtime.holdfast.store.reminders.page(SPACE)).items == []
+
+
+async def test_an_agent_asks_no_judge_but_itself(workspace: AgentWorkspace) -> None:
+    def judged(**more: Json) -> dict[str, Json]:
+        value: Json = {"judge": "Is it out?", "token_budget": 900, **more}
+        return call("set_reminder", content="x", trigger_type="condition", trigger_value=value)
+
+    spawn = call("agent_spawn", agent="kid", input="go")
+    workspace.agent(calling(judged(agent="boss"), judged(), spawn), say("done"), tools=["set_reminder", "agent_spawn"])
+    workspace.agent(calling(judged()), say("no"), name="kid", tools=["set_reminder"])
+    workspace.agent(say("never"), name="boss")
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end("go")
+        results = [str(each.content) for each in await runtime.messages(run) if each.role == "tool"]
+        child = [str(each.content) for each in await runtime.messages(await runtime.child(run)) if each.role == "tool"]
+        made = await only_reminder(runtime)
+    assert "an agent can only ask itself" in results[0] and "a sub-agent may not start runs" in child[0]
+    assert isinstance(made.trigger_value, dict) and made.trigger_value["agent"] == "bot"
+
+
+async def test_a_run_of_an_agents_reminder_has_the_limits_of_its_run(workspace: AgentWorkspace) -> None:
+    given = call("set_reminder", content="x", trigger_type="time", trigger_value="in 2 h", run=True)
+    workspace.agent(calling(given), say("done"), tools=TOOLS)
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end("go", limits=Limits(token_budget=5_000))
+        made = await only_reminder(runtime)
+    assert run.status == "completed", run.error
+    assert made.action is not None and made.action.limits.token_budget == 5_000
 
 
 async def test_a_reminder_of_a_tainted_run_taints_the_turn_that_reads_it(any_workspace: AgentWorkspace) -> None:

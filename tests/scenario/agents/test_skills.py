@@ -9,7 +9,13 @@ from typing import Any, Final
 import pytest
 
 from holdfast.domain.content import Json
-from holdfast.domain.events.custom import PermissionDecided, RunTainted, SkillContractChecked, SkillsChosen
+from holdfast.domain.events.custom import (
+    ContextCompacted,
+    PermissionDecided,
+    RunTainted,
+    SkillContractChecked,
+    SkillsChosen,
+)
 from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.run_skills import ActivationCause, RunSkills, read_run_skills
@@ -318,6 +324,42 @@ async def test_a_failed_run_says_what_became_of_its_contract(workspace: AgentWor
         run = await runtime.run_to_end()
         (checked,) = await runtime.custom_events(run, SkillContractChecked)
     assert (run.status, checked.kept) == (RunStatus.FAILED, False)
+
+
+async def test_a_run_that_is_cancelled_says_what_became_of_its_contract(any_workspace: AgentWorkspace) -> None:
+    products: Json = [{"kind": "artifact", "type": "report"}, {"kind": "reminder"}]
+    _skill(any_workspace, metadata={"execution_contract": {"must_produce": products}})
+    any_workspace.agent(
+        calling(call("create_artifact", type="report", title="a brief", content="3 kg")),
+        say("one moment", stall=True),
+        skills=["parcels"],
+        tools=["create_artifact"],
+    )
+    async with any_workspace.open() as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_event(run, lambda event: "one moment" in str(event))
+        ended = await runtime.runs.cancel(SPACE, run.id)
+        (checked,) = await runtime.custom_events(run, SkillContractChecked)
+        skills = await chosen(runtime, run)
+    assert ended.status is RunStatus.CANCELLED
+    assert (checked.kept, checked.evidence, checked.missing) == (False, ["report artifact `a brief`"], ["a reminder"])
+    assert [(each.kept, each.missing) for each in skills.contracts] == [(False, ["a reminder"])]
+
+
+async def test_an_active_skill_is_in_every_prompt_word_for_word_after_compaction(workspace: AgentWorkspace) -> None:
+    body = "Weigh twice.\n\n1. Level the scales.\n2. Note the weight in grams — never in ounces."
+    _skill(workspace, body=body)
+    turns = [calling(call("log_write", message=f"{number}"), say="It is a heavy one. " * 60) for number in range(20)]
+    tools: Json = ["log_write", "skill_activate"]
+    activate = calling({"name": "skill_activate", "arguments": {"name": "parcels"}})
+    workspace.agent(skills="auto", tools=tools)
+    workspace.script(activate, *turns, say("done"), context_window=6_000)
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end("begin")
+        compacted = await runtime.custom_events(run, ContextCompacted)
+        prompts = [(await runtime.context(run, number)).system for number in range(run.iterations)]
+    assert run.output == "done" and len(compacted) >= 1
+    assert body not in prompts[0] and all(body in prompt for prompt in prompts[1:])
 
 
 async def test_a_changed_skill_is_used_by_the_next_run_and_a_broken_one_breaks_nothing(

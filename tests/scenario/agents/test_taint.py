@@ -84,6 +84,22 @@ async def test_an_approved_call_of_a_tainted_run_is_made_once(workspace: AgentWo
     assert (len(charge.calls), decisions) == (1, ["ask", "allow"])
 
 
+async def test_a_reminder_of_a_tainted_run_needs_approval_and_keeps_its_source(
+    workspace: AgentWorkspace, page: Tool
+) -> None:
+    remind = call("set_reminder", content="charge 7", trigger_type="time", trigger_value="in 2 h", run=True)
+    tools = ["web_fetch", "set_reminder"]
+    workspace.agent(calling(FETCH), calling(remind), say("done"), tools=tools, permissions={"allow": tools})
+    async with workspace.open(page) as runtime:
+        run = await runtime.start()
+        await runtime.wait_for_interrupts(run)
+        assert (await runtime.store.reminders.page(SPACE)).items == []
+        await respond(runtime, run, "approve")
+        await runtime.wait_until_ended(run)
+        (made,) = (await runtime.store.reminders.page(SPACE)).items
+    assert made.taint == ["web:evil.example"]
+
+
 async def test_calls_requested_with_the_page_or_within_the_workspace_need_no_approval(
     workspace: AgentWorkspace, page: Tool
 ) -> None:

@@ -161,6 +161,24 @@ async def test_a_lease_with_a_snapshot_needs_no_read_of_the_journal(store: Store
     assert [message.content for message in fake_model.requests[0].messages] == ["as the lease says"]
 
 
+async def test_reminders_are_read_only_if_one_may_be_due(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[object] = []
+
+    async def of_turn(*arguments: object, **more: object) -> list[object]:
+        reads.append(arguments)
+        return []
+
+    monkeypatch.setattr(store.reminders, "of_turn", of_turn)
+    for due, read in ((False, 0), (True, 1)):
+        fake_model = FakeModel()
+        fake_model.say(TextDelta("done"), FINISHED)
+        lease = await leased(store)
+        assert not lease.reminders_due
+        async with executing(store, fake_model, replace(lease, reminders_due=due)):
+            pass
+        assert len(reads) == read
+
+
 async def test_a_message_after_the_final_answer_is_answered_before_the_run_ends(store: Store) -> None:
     fake_model = FakeModel()
     async with executing(store, fake_model) as lease:

@@ -13,6 +13,7 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Invalid
 from holdfast.domain.instant import Millis, instant, millis
 from holdfast.domain.run import RunStatus
+from holdfast.engine.worker import MAX_STARTS_PER_TURN
 from holdfast.ports.bus import WakeHint
 from holdfast.store.store import Store
 from tests.conformance.conftest import SPACE
@@ -111,16 +112,16 @@ async def test_the_runs_of_one_claim_start_in_several_turns_of_the_event_loop(st
         nonlocal started
         starts_per_turn[-1] += 1
         started += 1
-        if started == 40:
+        if started == 100:
             all_started.set()
         await stop.wait()
 
-    for number in range(40):
+    for number in range(100):
         await queued(store, f"{number}")
-    async with running_worker(store, bus, Actor(note_start), concurrency=40):
+    async with running_worker(store, bus, Actor(note_start), concurrency=100):
         loop.call_soon(count_turns)
         await all_started.wait()
-    assert max(starts_per_turn) <= 8
+    assert max(starts_per_turn) <= MAX_STARTS_PER_TURN
 
 
 async def test_one_claim_fills_all_free_slots(store: Store, bus: LocalBus) -> None:

@@ -11,7 +11,7 @@ from holdfast.bus.local import LocalBus
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import OwnerId, RunId
-from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.run import Run, RunError, RunStatus
 from holdfast.engine.timers import TimerAction, TimerLoop
 from holdfast.engine.watcher import Watcher
 from holdfast.engine.worker import Worker
@@ -121,6 +121,14 @@ class ObservedLeases:
         self._count_call("release")
         await self._leases.release(lease, delay=delay)
 
+    async def release_leftover(self, leases: Sequence[Lease]) -> None:
+        self._count_call("release_leftover")
+        await self._leases.release_leftover(leases)
+
+    async def fail(self, lease: Lease, error: RunError) -> None:
+        self._count_call("fail")
+        await self._leases.fail(lease, error)
+
     async def expire(self, *, cap: int = 5, spare: Container[int] = ()) -> list[RunId]:
         self._count_call("expire")
         return await self._leases.expire(cap=cap, spare=spare)
@@ -153,7 +161,7 @@ def new_worker(store: Store, watcher: Watcher, actor: Actor, **options: Any) -> 
         "heartbeat": HOUR,
         **options,
     }
-    return Worker(executor=actor, runs=store.runs, events=store.events, watcher=watcher, **worker_options)
+    return Worker(executor=actor, watcher=watcher, **worker_options)
 
 
 @asynccontextmanager

@@ -8,6 +8,13 @@ from holdfast.memory.rules import MAX_RULE_TEXT_CHARS, StatementKind, find_entit
 AT = Instant("2026-11-18T10:00:00.000Z")
 
 STANDING = [
+    "When I ask about recipes, give me vegetarian options only.",
+    "Whenever I share code, point out security issues first.",
+    "In every response, start with a summary.",
+    "Please call me Sam.",
+    "Don't use emojis.",
+    "私のことは健と呼んでください。",
+    "コードを書くときはコメントを日本語にしてください。",
     "Always include a code snippet when I ask about implementation.",
     "Please never use emojis in your answers.",
     "From now on, call me Max.",
@@ -31,6 +38,13 @@ STANDING = [
     "毎回、出典を書いてほしい。",
 ]
 NOT_STANDING = [
+    "Sharing our experiences isn't always easy.",
+    "They brighten up our day and always make us smile.",
+    "You've always been there for me.",
+    "Nope, never been to something like that.",
+    "When I asked him he said no.",
+    "Please call me a taxi.",
+    "昨日は必ず行くと言った。",
     "I always go running on Sundays.",
     "My boss is never on time.",
     "It always rains here.",

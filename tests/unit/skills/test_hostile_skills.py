@@ -49,6 +49,7 @@ def front(lines: str, body: str = "") -> str:
             "line 3",
         ),
         (front("description: d\n? [a, b]\n: c"), "line"),
+        (front("description: d\nmetadata: {locale: ../../x}"), "line 3: `locale`"),
     ],
 )
 def test_a_hostile_file_is_an_error_with_its_line(text: str, problem: str) -> None:

@@ -16,6 +16,8 @@ from holdfast.skills.folder import as_skill
 from holdfast.skills.official import official_skills
 
 REQUESTS: Final = Path(__file__).parent / "requests.json"
+UNSEEN: Final = Path(__file__).parent / "unseen_requests.json"
+"""Requests for which no trigger was changed; most were written without the triggers in sight."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,9 +48,9 @@ class Quality(NamedTuple):
         return self.found / self.needed
 
 
-def read_requests() -> list[Request]:
+def read_requests(file: Path = REQUESTS) -> list[Request]:
     """Return the labelled requests."""
-    return msgspec.json.decode(REQUESTS.read_bytes(), type=list[Request])
+    return msgspec.json.decode(file.read_bytes(), type=list[Request])
 
 
 def measure(requests: list[Request], index: SkillIndex) -> Quality:
@@ -81,6 +83,13 @@ def test_skills_are_chosen_as_well_as_stated() -> None:
     held_out = measure([each for each in requests if each.held_out], index)
     assert len(held_out.wrong) <= 0.02 * sum(each.held_out for each in requests), held_out.wrong
     assert held_out.recall >= 0.97
+
+
+def test_no_skill_is_chosen_wrongly_for_requests_that_nobody_prepared_for() -> None:
+    """Two thirds of the needed skills are found; for the others, the model sees the catalog."""
+    quality = measure(read_requests(UNSEEN), SkillIndex(official_skills()))
+    assert (quality.needed, quality.wrong) == (92, [])
+    assert quality.recall >= 0.65
 
 
 def test_other_skills_in_the_catalog_take_nothing_away() -> None:

@@ -16,7 +16,8 @@ async def query_plan(path: Path, name: str) -> list[str]:
     async with open_store(path, bus=LocalBus()):
         pass
     with closing(sqlite3.connect(path)) as connection:
-        connection.create_function("holdfast_has", 2, lambda *_: True, deterministic=True)
+        for function in ("holdfast_has", "holdfast_has_all"):
+            connection.create_function(function, 2, lambda *_: True, deterministic=True)
         values = (None,) * len(STATEMENTS[name].parameters)
         return [str(step[3]) for step in connection.execute(f"EXPLAIN QUERY PLAN {STATEMENTS[name].sql}", values)]
 

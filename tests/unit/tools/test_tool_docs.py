@@ -1,21 +1,19 @@
 """The tool reference and guide agree with the code."""
 
 import re
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import pytest
-from msgspec import Meta
 
 from holdfast.domain.artifact import MAX_ARTIFACT_CHARS
 from holdfast.domain.plan import MAX_OPEN_ITEMS, MAX_SUBTASKS, MAX_TODO_ITEMS, MAX_TODO_TEXT_CHARS
-from holdfast.domain.tool import DEFAULT_OUTPUT_LIMIT_CHARS, DEFAULT_TOOL_TIMEOUT_SECONDS, ToolClass, ToolSpec
+from holdfast.domain.tool import DEFAULT_OUTPUT_LIMIT_CHARS, DEFAULT_TOOL_TIMEOUT_SECONDS, ToolSpec
 from holdfast.tools.builtin.catalog import BUILTIN_SPECS
 from holdfast.tools.builtin.waiting import MAX_INTERRUPT_MESSAGE_CHARS, MAX_OPTIONS, MAX_SLEEP_SECONDS
 from holdfast.tools.child_runs import MAX_CHILD_INPUT_CHARS
 from holdfast.tools.exposure import CORE_TOOLS, DEFAULT_VISIBLE_TOOLS
 from holdfast.tools.middleware import with_standard_middleware
-from holdfast.tools.tool import ToolContext, ToolResult
-from holdfast.tools.typed_tool import ToolArguments, TypedTool, tool_spec
+from holdfast.tools.tool import ToolResult
 from tests.architecture.markdown import python_blocks
 from tests.architecture.project import ROOT
 from tests.support.calls import a_call
@@ -44,17 +42,7 @@ def test_nothing_else_is_in_the_reference() -> None:
 
 async def test_the_tool_in_the_guide_works() -> None:
     (block,) = python_blocks(GUIDE)
-    names: dict[str, Any] = {
-        "Annotated": Annotated,
-        "Meta": Meta,
-        "ToolArguments": ToolArguments,
-        "ToolClass": ToolClass,
-        "ToolContext": ToolContext,
-        "ToolResult": ToolResult,
-        "TypedTool": TypedTool,
-        "__name__": __name__,
-        "tool_spec": tool_spec,
-    }
+    names: dict[str, Any] = {"__name__": __name__}
     exec(compile(block.code, str(GUIDE), "exec"), names)
     tool = with_standard_middleware(names["WORD_COUNT"])
     assert tool.spec.description == "Count the words of a text."

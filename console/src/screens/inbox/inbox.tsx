@@ -2,6 +2,7 @@
 import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { get } from "../../api/client";
+import { BASE } from "../../api/space";
 import type { Interrupt, Run } from "../../api/types";
 import { answer, answered, questions, questionsError, readAnswered, refreshQuestions } from "../../live/questions";
 import { recent } from "../../live/threads";
@@ -9,6 +10,7 @@ import { Answered } from "../../parts/answer";
 import { plural } from "../../parts/format";
 import { useKeys } from "../../parts/keys";
 import { Question } from "../../parts/question";
+import { useTitle } from "../../parts/screen";
 import { Empty, Failure, Loading } from "../../parts/states";
 import { words } from "../../words/en";
 import "./inbox.css";
@@ -16,8 +18,8 @@ import "./inbox.css";
 /** The runs that ask: the agent's name, and the thread that shows the question. */
 const askers = signal<ReadonlyMap<string, Run>>(new Map());
 
-export function Inbox({ onTitle }: { onTitle: (title: string) => void }) {
-  useEffect(() => onTitle("Inbox"), [onTitle]);
+export function Inbox() {
+  useTitle("Inbox");
   const open = questions.value;
   const at = useSignal(0);
   const picked = useSignal<ReadonlySet<string>>(new Set());
@@ -83,7 +85,7 @@ export function Inbox({ onTitle }: { onTitle: (title: string) => void }) {
 
 function threadOf(question: Interrupt): string {
   const run = askers.value.get(question.run_id);
-  return `/console/t/${run?.root_thread_id ?? question.thread_id}/${question.root_run_id}`;
+  return `${BASE}/t/${run?.root_thread_id ?? question.thread_id}/${question.root_run_id}`;
 }
 
 function titleOf(question: Interrupt): { thread?: string } {

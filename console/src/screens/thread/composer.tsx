@@ -3,6 +3,7 @@ import { type ReadonlySignal, type Signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { useLocation } from "preact-iso";
 import { ApiError, newKey, post } from "../../api/client";
+import { BASE } from "../../api/space";
 import { ENDED, type Interrupt, type Run } from "../../api/types";
 import { answer } from "../../live/questions";
 import type { ThreadView } from "../../live/thread";
@@ -64,7 +65,7 @@ export function Composer({ view, open, fork }: Props) {
       key.current = newKey();
       const branched = fork.value !== null || mode === "fork";
       fork.value = null;
-      if (started && branched) route(`/console/t/${view.id}/${started.id}`);
+      if (started && branched) route(`${BASE}/t/${view.id}/${started.id}`);
       view.refresh();
     } catch (failed) {
       error.value = failed instanceof ApiError ? failed.message : String(failed);
@@ -92,7 +93,7 @@ export function Composer({ view, open, fork }: Props) {
           {fork.value.revises
             ? `Another version of ${fork.value.label}`
             : `A branch from ${fork.value.label ?? "here"}`}
-          {isWaitedFor(view, fork.value) ? `. ${words.forkWaits}` : ""}
+          {waitOf(view, fork.value)}
           <button type="button" class="bare" onClick={() => (fork.value = null)}>
             Leave it
           </button>
@@ -145,9 +146,11 @@ export function Composer({ view, open, fork }: Props) {
 }
 
 /** Whether a branch has to wait: it begins when the run that it continues has ended. */
-function isWaitedFor(view: ThreadView, fork: ForkPoint): boolean {
+/** What a branch has to wait for: the server refuses one of a run that waits for a person. */
+function waitOf(view: ThreadView, fork: ForkPoint): string {
   const base = view.runs.value.find((run) => run.id === fork.runId);
-  return base !== undefined && !ENDED.has(base.status);
+  if (base === undefined || ENDED.has(base.status)) return "";
+  return `. ${base.status_reason === "person" ? words.forkRefused : words.forkWaits}`;
 }
 
 function modeOf(run: Run | null, question: Interrupt | undefined, fork: ForkPoint | null, wanted: Mode): Mode {

@@ -2,9 +2,11 @@
 import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 import { ApiError, patch, post } from "../../api/client";
-import { ENDED } from "../../api/types";
+import { BASE } from "../../api/space";
+import { ENDED, type Run } from "../../api/types";
 import type { ThreadView } from "../../live/thread";
 import { recent } from "../../live/threads";
+import { tipsOf } from "../../log/branches";
 import { spansOf, timesOf } from "../../log/ruler";
 import { count, duration, money } from "../../parts/format";
 import { Icon } from "../../parts/icon";
@@ -31,7 +33,7 @@ export function Heading({ view, onFork, onSide }: { view: ThreadView; onFork: ()
   const copyLink = (): void => void navigator.clipboard?.writeText(location.href);
   const cancel = (): void => act(() => post(`/api/runs/${run?.id}/cancel`, {}));
   const retry = (): void => act(() => post(`/api/runs/${run?.id}/retry`, {}));
-  useKeys({ f: onFork, y: copyLink, Escape: () => route("/console/threads") });
+  useKeys({ f: onFork, y: copyLink, Escape: () => route(`${BASE}/threads`) });
   const isLive = run !== null && !ENDED.has(run.status);
   const archived = thread?.status === "archived";
   const choices: Choice[] = [
@@ -47,7 +49,7 @@ export function Heading({ view, onFork, onSide }: { view: ThreadView; onFork: ()
   return (
     <header>
       <div class="names">
-        <a class="back phone-only" href="/console/threads" aria-label="All threads">
+        <a class="back phone-only" href={`${BASE}/threads`} aria-label="All threads">
           <Icon name="back" />
         </a>
         <h1>{thread?.title ?? (view.loaded.value ? view.id : "…")}</h1>
@@ -73,6 +75,7 @@ export function Heading({ view, onFork, onSide }: { view: ThreadView; onFork: ()
           <Icon name="fork" />
           Fork
         </button>
+        <CompareWith view={view} />
         <Menu label="More" choices={choices}>
           <Icon name="more" wide />
         </Menu>
@@ -89,6 +92,45 @@ export function Heading({ view, onFork, onSide }: { view: ThreadView; onFork: ()
       )}
     </header>
   );
+}
+
+/** The ends of the other branches: with one of them, the way to the comparison is direct. */
+function CompareWith({ view }: { view: ThreadView }) {
+  const { route } = useLocation();
+  const others = tipsOf(view.runs.value).filter((run) => run.id !== view.tipId);
+  const open = (run: Run): void => route(`${BASE}/t/${view.id}/compare/${view.tipId}/${run.id}`);
+  const only = others.length === 1 ? others[0] : undefined;
+  useKeys(others[0] ? { c: () => open(only ?? (others.at(-1) as Run)) } : {});
+  if (others.length === 0) return null;
+  const inside = (
+    <>
+      <Icon name="compare" />
+      <span class="desk-only">Compare</span>
+    </>
+  );
+  if (only)
+    return (
+      <button
+        type="button"
+        class="bare"
+        aria-label="Compare"
+        title="Compare both branches (C)"
+        onClick={() => open(only)}
+      >
+        {inside}
+      </button>
+    );
+  const choices = others.map((run) => ({ label: inputOf(run), hint: run.status, do: () => open(run) }));
+  return (
+    <Menu label="Compare with" choices={choices.slice(-12).reverse()}>
+      {inside}
+    </Menu>
+  );
+}
+
+function inputOf(run: Run): string {
+  const text = typeof run.input === "string" ? run.input : (JSON.stringify(run.input) ?? "");
+  return text.length > 60 ? `${text.slice(0, 59)}…` : text || run.id;
 }
 
 function Numbers({ view }: { view: ThreadView }) {

@@ -2,6 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { memo } from "preact/compat";
+import { BASE } from "../../api/space";
 import type { Step } from "../../api/types";
 import type { ThreadView } from "../../live/thread";
 import type { AgentRow, Row } from "../../log/rows";
@@ -95,6 +96,7 @@ function AgentEntry({ row, view, onFork }: { row: AgentRow; view: ThreadView; on
   const others = row.calls.filter(
     (call) => !plan.includes(call) && !children.includes(call) && !artifacts.includes(call),
   );
+  const told = stepOf(view.steps.value.get(row.runId), row);
   if (row.abandoned)
     return (
       <div class="entry abandoned">
@@ -122,6 +124,11 @@ function AgentEntry({ row, view, onFork }: { row: AgentRow; view: ThreadView; on
           <span>{factsOf(view.steps.value.get(row.runId), row)}</span>
           {row.sequence !== null && (
             <span class="do">
+              {told && (
+                <a class="bare-link" href={`${BASE}/r/${row.runId}/context/${told.number}`}>
+                  Context
+                </a>
+              )}
               <button type="button" class="bare" onClick={() => onFork(row)}>
                 <Icon name="fork" />
                 Fork from {row.sequence}
@@ -175,13 +182,17 @@ function Growing({ message, view }: { message: LiveMessage; view: ThreadView }) 
 
 /** The model of an answer, how long it took, and what it cost: the step of the same number has them. */
 function factsOf(steps: readonly Step[] | undefined, row: AgentRow): string {
-  const step = steps?.filter((each) => each.kind === "model" && each.state === "done")[row.modelCall];
+  const step = stepOf(steps, row);
   if (!step) return row.live && !row.live.done ? "writes" : "";
   const took =
     step.started_at && step.settled_at ? duration(Date.parse(step.settled_at) - Date.parse(step.started_at)) : "";
   return [step.name.replace(/^[^:]*:/, ""), took, step.usage ? money(step.usage.cost_usd) : ""]
     .filter(Boolean)
     .join(" · ");
+}
+
+function stepOf(steps: readonly Step[] | undefined, row: AgentRow): Step | undefined {
+  return steps?.filter((each) => each.kind === "model" && each.state === "done")[row.modelCall];
 }
 
 function BreakLine({ cut }: { cut: Break }) {

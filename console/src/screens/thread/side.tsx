@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { get, url } from "../../api/client";
+import { BASE } from "../../api/space";
 import type { Page, Task } from "../../api/types";
 import type { ThreadView } from "../../live/thread";
 import { type Branch, treeOf } from "../../log/branches";
@@ -12,9 +13,13 @@ import { Dot, markOf } from "../../parts/status";
 import { Ago, now } from "../../parts/time";
 import { words } from "../../words/en";
 import { ArtifactLine } from "./artifacts";
+import { Steps } from "./steps";
+import { Told } from "./told";
 
 const TABS = [
   ["plan", "Plan & runs"],
+  ["steps", "Steps"],
+  ["context", "Context"],
   ["artifacts", "Artifacts"],
   ["log", "Log"],
 ] as const;
@@ -40,7 +45,11 @@ export function Side({ view, tab, opened, onTab, onClose }: Props) {
           Close
         </button>
       </div>
-      {tab === "artifacts" ? (
+      {tab === "steps" ? (
+        <Steps view={view} />
+      ) : tab === "context" ? (
+        <Told view={view} />
+      ) : tab === "artifacts" ? (
         <Artifacts view={view} />
       ) : tab === "log" ? (
         <RawLog view={view} />
@@ -145,7 +154,7 @@ function RunLine({ branch, view, shown }: { branch: Branch; view: ThreadView; sh
   return (
     <li>
       <a
-        href={`/console/t/${view.id}/${run.id}`}
+        href={`${BASE}/t/${view.id}/${run.id}`}
         aria-current={run.id === view.tipId ? "true" : undefined}
         class={shown.has(run.id) ? "" : "aside"}
       >

@@ -6,6 +6,7 @@ import { questions } from "../../live/questions";
 import { ThreadView } from "../../live/thread";
 import { forkPoints } from "../../log/branches";
 import { type AgentRow, type Row, rowsOf } from "../../log/rows";
+import { useTitle } from "../../parts/screen";
 import { Failure, Loading } from "../../parts/states";
 import { Composer, type ForkPoint } from "./composer";
 import { Heading } from "./heading";
@@ -19,15 +20,13 @@ import "./side.css";
 interface Props {
   thread: string;
   run?: string;
-  onTitle: (title: string) => void;
   me: string | null;
 }
 
-export function Thread({ thread, run, onTitle, me }: Props) {
+export function Thread({ thread, run, me }: Props) {
   const view = useMemo(() => new ThreadView(thread, run ?? null), [thread, run]);
   useEffect(() => view.open(), [view]);
-  const title = view.thread.value?.title ?? "";
-  useEffect(() => onTitle(title), [title, onTitle]);
+  useTitle(view.thread.value?.title ?? "");
   if (view.error.value && !view.loaded.value)
     return (
       <main id="main" tabIndex={-1} class="screen">

@@ -3,23 +3,32 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useLocation } from "preact-iso";
 import { ApiError, get, newKey, post } from "../../api/client";
+import { BASE } from "../../api/space";
 import type { Agent, AgentPage, Run } from "../../api/types";
+import { recent } from "../../live/threads";
 
 const agents = signal<Agent[] | null>(null);
 const DRAFT = "holdfast.draft.new";
 const AGENT = "holdfast.agent";
 
+const AFTER_ROWS_MS = 300; // the rows come first
+
+async function readAgents(): Promise<void> {
+  const page = await get<AgentPage>("/api/agents?limit=200").catch(() => null);
+  if (page) agents.value = page.items;
+}
+
 export function NewThread() {
-  const { route } = useLocation();
+  const { route, query } = useLocation();
   const [error, setError] = useState("");
   const [busy, setBusy] = useState(false);
   const key = useRef(newKey());
+  const ready = recent.items.value !== null;
   useEffect(() => {
-    if (agents.value === null)
-      void get<AgentPage>("/api/agents?limit=200")
-        .then((page) => (agents.value = page.items))
-        .catch(() => {});
-  }, []);
+    if (agents.value !== null || !ready) return;
+    const timer = setTimeout(() => void readAgents(), AFTER_ROWS_MS);
+    return () => clearTimeout(timer);
+  }, [ready]);
   const send = async (form: HTMLFormElement): Promise<void> => {
     const text = (form.elements.namedItem("first-words") as HTMLTextAreaElement).value;
     const agent = (form.elements.namedItem("agent") as HTMLSelectElement).value;
@@ -30,7 +39,7 @@ export function NewThread() {
       const run = await post<Run>("/api/runs", { input: text, ...(agent && { agent_type: agent }) }, key.current);
       sessionStorage.removeItem(DRAFT);
       key.current = newKey();
-      route(`/console/t/${run.thread_id}`);
+      route(`${BASE}/t/${run.thread_id}`);
     } catch (failed) {
       setError(failed instanceof ApiError ? failed.message : String(failed));
       setBusy(false);
@@ -65,7 +74,7 @@ export function NewThread() {
           <select
             name="agent"
             aria-label="Agent"
-            value={localStorage.getItem(AGENT) ?? ""}
+            value={query.agent ?? localStorage.getItem(AGENT) ?? ""}
             onChange={(event) => localStorage.setItem(AGENT, event.currentTarget.value)}
           >
             <option value="">default agent</option>

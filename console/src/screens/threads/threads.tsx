@@ -3,10 +3,12 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useLocation } from "preact-iso";
 import { Virtualizer } from "virtua";
+import { BASE } from "../../api/space";
 import type { ListedThread } from "../../api/types";
 import { recent, ThreadList } from "../../live/threads";
 import { money } from "../../parts/format";
 import { useKeys } from "../../parts/keys";
+import { useTitle } from "../../parts/screen";
 import { Empty, Failure, Loading } from "../../parts/states";
 import { Dot, markOf, statusWord } from "../../parts/status";
 import { Ago } from "../../parts/time";
@@ -15,8 +17,8 @@ import { NewThread } from "./new_thread";
 import { lastOf } from "./rows";
 import "./threads.css";
 
-export function Threads({ onTitle }: { onTitle: (title: string) => void }) {
-  useEffect(() => onTitle("Threads"), [onTitle]);
+export function Threads() {
+  useTitle("Threads");
   const { query, route } = useLocation();
   const title = query.q ?? "";
   const status = query.status === "archived" ? "archived" : "";
@@ -29,7 +31,7 @@ export function Threads({ onTitle }: { onTitle: (title: string) => void }) {
   useKeys({ "/": () => field.current?.focus() });
   const filter = (next: { q?: string; status?: string }): void => {
     const search = new URLSearchParams(Object.entries({ q: title, status, ...next }).filter(([, value]) => value));
-    route(`/console/threads${search.size ? `?${search}` : ""}`, true);
+    route(`${BASE}/threads${search.size ? `?${search}` : ""}`, true);
   };
   return (
     <main id="main" tabIndex={-1} class="screen threads">
@@ -74,7 +76,7 @@ function Rows({ list, filtered }: { list: ThreadList; filtered: boolean }) {
     k: () => choose(-1),
     Enter: () => {
       const thread = items?.[chosen.value];
-      if (thread) route(`/console/t/${thread.id}`);
+      if (thread) route(`${BASE}/t/${thread.id}`);
     },
   });
   if (list.error.value && !items) return <Failure error={list.error.value} retry={list.refresh} />;
@@ -105,7 +107,7 @@ function ThreadRow({ thread }: { thread: ListedThread }) {
   const mark = markOf(run);
   const tone = mark === "waiting" ? "wait" : mark === "live" ? "live" : mark === "failed" ? "fail" : "quiet";
   return (
-    <a class="thread" href={`/console/t/${thread.id}`}>
+    <a class="thread" href={`${BASE}/t/${thread.id}`}>
       <Dot mark={mark} />
       <span class="title">{thread.title ?? thread.id}</span>
       <span class="agent">{run?.agent_type ?? thread.agent_type}</span>

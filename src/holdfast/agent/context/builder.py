@@ -88,6 +88,8 @@ class ContextBuilder:
 
     async def _due_reminders(self) -> list[str]:
         """Return the note about triggered reminders; those that a tainted run set taint this one."""
+        if not self._ctx.lease.reminders_due and not self._ctx.writer.has_committed:
+            return []  # nothing that this run did since it was claimed can have made one due
         due = await self._ctx.library.reminders(self._ctx.lease)
         mark_tainted(self._ctx, [taint_source_name("reminder", each.id) for each in due if each.taint])
         return due_reminders_note(due, tokens=self._ctx.tokens)

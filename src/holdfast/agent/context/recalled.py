@@ -3,7 +3,7 @@
     standing instructions of people        always, trusted
     MEMORY.md of the space and the agent   their first lines        ┐
     known: memories                        in order of time         │ fenced as untrusted
-    said before: excerpts by thread        in order of time         ┘
+    said before: excerpts by thread        with their neighbours    ┘
 
 What was recalled is a value of the run: it stays the same for every model call until the next user message, so that
 providers can cache the prompt, and a worker that takes over sends the same. Text that a tainted run wrote is left out:
@@ -27,7 +27,6 @@ from holdfast.domain.memory import (
     Memory,
     MemoryOrigin,
     MemorySource,
-    MemoryStatus,
     MemoryType,
     MessageNode,
     NewMemory,
@@ -53,6 +52,9 @@ MAX_FILE_LINES: Final = 200
 MAX_FILE_SHARE: Final = 0.25
 """Share of the budget that one memory file may take."""
 MAX_EXCERPT_CHARS: Final = 1_000
+MAX_NEIGHBOURED: Final = 8
+"""Excerpts whose neighbours are added; the best."""
+MAX_NEIGHBOUR_CHARS: Final = 300
 NO_MEMORY: Final = RecalledMemory()
 
 _RULE_MODES: Final = frozenset({Mode.CHAT, Mode.TASK})
@@ -129,6 +131,7 @@ class _Line(NamedTuple):
     text: str
     item: InjectedItem
     heading: str = ""
+    sequence: int | None = None
 
 
 class _Recollection:
@@ -166,8 +169,7 @@ class _Recollection:
         lines = []
         for memory in memories:
             author = memory.author or "a person"
-            unconfirmed = " · not confirmed yet" if memory.status is MemoryStatus.PROPOSED else ""
-            text = f"- {_one_line(memory.text)} ({memory.id} · {_when(memory)} · {author}{unconfirmed})"
+            text = f"- {_one_line(memory.text)} ({memory.id} · {_when(memory)} · {author})"
             if (tokens := self._budget.take(text)) is not None:
                 lines.append(_Line(text, _memory_item(memory, InjectionKind.STANDING, tokens)))
         return lines[::-1]
@@ -203,7 +205,9 @@ class _Recollection:
                 self._add(chosen, memory.text, _memory_line(memory), _scored(item, hit))
             elif hit.kind is RecallKind.MESSAGE and (node := messages.get(MessageId(hit.id))) is not None:
                 item = InjectedItem(kind=InjectionKind.MESSAGE, id=node.id, at=node.at, thread_id=node.thread_id)
-                self._add(chosen, hit.text, _message_line(node, hit.text), _scored(item, hit), heading=node.thread_id)
+                line = _message_line(node, hit.text)
+                self._add(chosen, hit.text, line, _scored(item, hit), heading=node.thread_id, sequence=node.sequence)
+        await self._add_neighbours(chosen)
         lines = sorted(chosen.values(), key=lambda line: line.item.at or "")
         known = [line for line in lines if not line.heading]
         shown = {line.item.id for line in known}
@@ -212,13 +216,39 @@ class _Recollection:
         threads = list(dict.fromkeys(line.heading for line in said))
         return known, sorted(said, key=lambda line: threads.index(line.heading))
 
-    def _add(self, chosen: dict[str, _Line], text: str, shown: str, item: InjectedItem, *, heading: str = "") -> None:
+    def _add(
+        self,
+        chosen: dict[str, _Line],
+        text: str,
+        shown: str,
+        item: InjectedItem,
+        *,
+        heading: str = "",
+        sequence: int | None = None,
+    ) -> None:
         """Add a line that fits; a text that is there already is counted."""
         digest = memory_digest(text)
         if (same := chosen.get(digest)) is not None:
             chosen[digest] = same._replace(item=replace(same.item, count=same.item.count + 1))
         elif (tokens := self._budget.take(shown)) is not None:
-            chosen[digest] = _Line(shown, replace(item, tokens=tokens), heading)
+            chosen[digest] = _Line(shown, replace(item, tokens=tokens), heading, sequence)
+
+    async def _add_neighbours(self, chosen: dict[str, _Line]) -> None:
+        """Add what was said just before and after the best excerpts, if there is room after all that was found."""
+        found = [line for line in chosen.values() if line.item.kind is InjectionKind.MESSAGE][:MAX_NEIGHBOURED]
+        names = [
+            (line.item.thread_id, line.sequence) for line in found if line.item.thread_id and line.sequence is not None
+        ]
+        shown = {line.item.id for line in chosen.values()} | {self._message.id}
+        if self._ctx.lease.thread_id in {thread for thread, _ in names}:
+            shown |= {message.id for message in self._ctx.conversation.messages}
+        for node in await self._ctx.memory.neighbours(self._ctx.lease, names):
+            if node.id in shown or node.taint or not node.text.strip():
+                continue
+            item = InjectedItem(kind=InjectionKind.NEIGHBOUR, id=node.id, at=node.at, thread_id=node.thread_id)
+            text = node.text[:MAX_NEIGHBOUR_CHARS]
+            if memory_digest(text) not in chosen:
+                self._add(chosen, text, _message_line(node, text), item, heading=node.thread_id)
 
     async def _search(self) -> RecallResult:
         query = _query_text(plain_text(self._message.content))

@@ -16,11 +16,14 @@ PUBLIC_ROUTES: Final = frozenset(
 """Routes that need no key, because they show nothing of any space."""
 
 _READ_ROUTES: Final = """
-    read_version list_spaces read_space read_usage list_grants list_agents read_agent
-    list_threads read_thread list_messages list_revisions list_run_messages read_history read_tree export_thread
+    read_version list_spaces read_space read_usage read_queue list_workers read_budget
+    list_grants list_agents read_agent
+    list_threads read_thread list_messages read_message compare_branches
+    list_revisions list_run_messages read_history read_tree export_thread
     list_plan_items read_plan_item read_plan list_space_tasks
     list_thread_runs read_thread_run list_runs read_run list_events list_steps read_context list_children
-    list_interrupts list_artifacts read_artifact list_run_artifacts list_thread_artifacts
+    list_interrupts count_interrupts read_interrupt
+    list_artifacts read_artifact list_run_artifacts list_thread_artifacts
     list_memories read_memory read_memory_timeline read_memory_graph export_memories read_memory_provenance
     list_memory_files search_memory_files read_memory_file read_memory_status
     read_memory_history search_memories search_threads search_messages
@@ -47,7 +50,7 @@ _RUN_ROUTES: Final = """
 """
 _ADMIN_ROUTES: Final = """
     create_webhook update_webhook delete_webhook resend_delivery
-    import_memories update_space delete_space revoke_grant list_keys create_key revoke_key
+    import_memories update_space delete_space put_budget delete_budget revoke_grant list_keys create_key revoke_key
     create_skill update_skill delete_skill enable_skill disable_skill import_skill
 """
 

@@ -136,7 +136,7 @@ class SessionControl:
         """Cancel the active runs of a thread, newest first so that no waiting run starts, and return their task ids."""
         active: list[Run] = []
         for status in sorted(ACTIVE_STATUSES):
-            where = RunFilter(thread_id=thread.id, status=status)
+            where = RunFilter(thread_id=thread.id, statuses=[status])
             active += (await self._runs.page(self._space, where=where, limit=MAX_PAGE_SIZE)).items
         cancelled = []
         for run in sorted(active, key=lambda run: run.created_at, reverse=True):

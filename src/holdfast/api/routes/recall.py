@@ -56,7 +56,10 @@ async def search_threads(
     limit: _Limit = DEFAULT_HITS,
     offset: _Offset = 0,
 ) -> ThreadResults:
-    """Return threads by what was said in them and by their titles, best first, each with its best messages."""
+    """Return threads by what was said in them, by their titles and by their outlines, best first.
+
+    Each has an excerpt of its title, summary and key points, and its best messages.
+    """
     return await recall.threads(space_id, RecallQuery(text=text, mode=mode, limit=limit), offset=offset)
 
 

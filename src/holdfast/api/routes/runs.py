@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from litestar import Response, get, post
 from litestar.di import NamedDependency
-from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody
+from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
 
 from holdfast.api.ag_ui.runs import AgUiControl
 from holdfast.api.ag_ui.segments import ProjectedStream, run_headers
@@ -16,22 +16,25 @@ from holdfast.api.bodies import CancelBody, InterruptResponseBody, RetryBody, St
 from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, keyed_response, replay_headers
 from holdfast.api.parameters import (
     Cursor,
+    FromTime,
     IdQuery,
     Limit,
     PortDependency,
+    ToTime,
     WaitSeconds,
     parse_run_id,
     prefers_stream,
     space_paths,
 )
 from holdfast.api.streams.sse import StreamResponse
-from holdfast.control.run_details import RunDetailsControl
+from holdfast.control.run_details import DetailedRun, RunDetailsControl
 from holdfast.control.run_starts import RunStartControl
 from holdfast.control.runs import RunControl
 from holdfast.control.threads import ThreadControl, run_of_thread
 from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import KeyedResult
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.new_run import CreatedRun, NewRun
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
@@ -55,6 +58,13 @@ LanguageHeader = Annotated[
         description="The languages that the client prefers, for the run's skills.",
     ),
 ]
+Statuses = Annotated[
+    list[RunStatus] | None, QueryParameter(description="Only runs with this status; repeat it for several.")
+]
+Tags = Annotated[list[str] | None, QueryParameter(description="Only runs with this tag; repeat it for several.")]
+TreeUsage = Annotated[
+    bool, QueryParameter(description="Whether each run has `tree_usage`, which includes all its descendants.")
+]
 AcceptHeader = Annotated[
     str, HeaderParameter(name="Accept", description="`text/event-stream` asks for the run's stream.")
 ]
@@ -72,13 +82,14 @@ async def list_thread_runs(
     details: NamedDependency[RunDetailsControl],
     thread_id: FromPath[ThreadId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    status: FromQuery[RunStatus | None] = None,
+    status: Statuses = None,
+    tree_usage: TreeUsage = False,
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
-) -> Page[Run]:
+) -> Page[DetailedRun]:
     """Return the runs of a thread, newest first."""
-    where = RunFilter(thread_id=thread_id, status=status)
-    return await details.page(space_id, where=where, limit=limit, cursor=cursor)
+    where = RunFilter(thread_id=thread_id, statuses=status or ())
+    return await details.page(space_id, where=where, tree_usage=tree_usage, limit=limit, cursor=cursor)
 
 
 @get(space_paths("/threads/{thread_id:str}/runs/{run_id:str}"), summary="Read a run of a thread", tags=_TAGS)
@@ -96,18 +107,30 @@ async def read_thread_run(
 async def list_runs(
     details: NamedDependency[RunDetailsControl],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
-    status: FromQuery[RunStatus | None] = None,
+    status: Statuses = None,
     agent_type: FromQuery[str | None] = None,
     mode: FromQuery[Mode | None] = None,
-    tag: FromQuery[str | None] = None,
+    tag: Tags = None,
+    model: Annotated[str | None, QueryParameter(description="The model that was requested, or used last.")] = None,
+    created_from: FromTime = None,
+    created_to: ToTime = None,
     root_run_id: IdQuery = None,
+    tree_usage: TreeUsage = False,
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
-) -> Page[Run]:
+) -> Page[DetailedRun]:
     """Return runs, newest first; `root_run_id` selects a run with all its descendants."""
-    root = parse_run_id(root_run_id)
-    where = RunFilter(status=status, agent_type=agent_type, mode=mode, tag=tag, root_run_id=root)
-    return await details.page(space_id, where=where, limit=limit, cursor=cursor)
+    where = RunFilter(
+        statuses=status or (),
+        agent_type=agent_type,
+        mode=mode,
+        tags=tag or (),
+        model=model,
+        created_from=None if created_from is None else Instant(created_from),
+        created_to=None if created_to is None else Instant(created_to),
+        root_run_id=parse_run_id(root_run_id),
+    )
+    return await details.page(space_id, where=where, tree_usage=tree_usage, limit=limit, cursor=cursor)
 
 
 @post(
@@ -141,12 +164,15 @@ async def create_run_on_thread(
 @get(space_paths("/runs/{run_id:str}"), summary="Read a run", tags=_TAGS)
 async def read_run(
     starts: NamedDependency[RunStartControl],
+    details: NamedDependency[RunDetailsControl],
     run_id: FromPath[RunId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     wait: WaitSeconds = 0,
-) -> Run:
+    tree_usage: TreeUsage = False,
+) -> DetailedRun:
     """Return a run; with `wait`, once it has ended or waits for a person, or else when the time is over."""
-    return await starts.get(space_id, run_id, wait=wait)
+    found = await starts.get(space_id, run_id, wait=wait)
+    return (await details.views(space_id, [found], tree_usage=tree_usage))[0]
 
 
 @post(space_paths("/runs/{run_id:str}/cancel"), summary="Cancel a run", tags=_TAGS, status_code=200)

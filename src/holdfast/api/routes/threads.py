@@ -1,17 +1,28 @@
 """Routes for threads: create, list, and change them; read, browse, and export their conversations."""
 
 from collections.abc import Iterator
-from typing import Literal, assert_never
+from typing import Annotated, Literal, assert_never
 
 import msgspec
 from litestar import Response, delete, get, patch, post
 from litestar.di import NamedDependency
-from litestar.params import FromPath, FromQuery, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from holdfast.api.bodies import ThreadBody, ThreadChanges
 from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, keyed_response
-from holdfast.api.parameters import ChildrenQuery, Cursor, IdQuery, Limit, PortDependency, parse_run_id, space_paths
+from holdfast.api.parameters import (
+    ID_PATTERN,
+    ChildrenQuery,
+    Cursor,
+    IdQuery,
+    Limit,
+    PortDependency,
+    SequenceQuery,
+    parse_run_id,
+    space_paths,
+)
 from holdfast.control.threads import (
+    Comparison,
     ConversationControl,
     History,
     ListedThread,
@@ -21,10 +32,12 @@ from holdfast.control.threads import (
     ThreadExport,
 )
 from holdfast.domain.content import AudioPart, DocumentPart, ImagePart, Part, TextPart, VideoPart
+from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import MessageId, RunId, SpaceId, ThreadId
 from holdfast.domain.message import Message
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import DEFAULT_SPACE
+from holdfast.domain.task_ids import run_id_of
 from holdfast.domain.thread import Thread, ThreadFilter, ThreadStatus
 from holdfast.ports.log import Messages
 
@@ -124,15 +137,54 @@ async def list_messages(
     thread_id: FromPath[ThreadId],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
     run_id: IdQuery = None,
+    before_sequence: SequenceQuery = None,
+    after_sequence: SequenceQuery = None,
+    around: SequenceQuery = None,
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Message]:
     """Return the last messages as of the newest run or `run_id`, oldest first; the next page holds earlier ones.
 
-    Input of a run that has not begun has no sequence, and is never split over two pages.
+    `before_sequence`, `after_sequence` and `around` begin elsewhere; with `after_sequence`, `next_cursor` is the
+    sequence to go on after. Input of a run that has not begun has no sequence, and is never split over two pages.
     """
     run = parse_run_id(run_id)
+    given = {"cursor": cursor, "before_sequence": before_sequence, "after_sequence": after_sequence, "around": around}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise Invalid(f"`{named[0]}` and `{named[1]}` cannot be combined: give one of them", field=named[1])
+    if after_sequence is not None:
+        return await conversations.messages_after(space_id, thread_id, after_sequence, run=run, limit=limit)
+    if around is not None:
+        return await conversations.messages_around(space_id, thread_id, around, run=run, limit=limit)
+    if before_sequence is not None:
+        cursor = str(before_sequence)
     return await conversations.messages(space_id, thread_id, run=run, limit=limit, cursor=cursor)
+
+
+@get(space_paths("/threads/{thread_id:str}/messages/{message_id:str}"), summary="Read a message", tags=_TAGS)
+async def read_message(
+    conversations: NamedDependency[ConversationControl],
+    thread_id: FromPath[ThreadId],
+    message_id: FromPath[MessageId],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    run_id: IdQuery = None,
+) -> Message:
+    """Return a message of a thread, on the branch of `run_id`, or else the newest one with that id."""
+    return await conversations.message(space_id, thread_id, message_id, run=parse_run_id(run_id))
+
+
+@get(space_paths("/threads/{thread_id:str}/compare"), summary="Compare two branches", tags=_TAGS)
+async def compare_branches(
+    conversations: NamedDependency[ConversationControl],
+    thread_id: FromPath[ThreadId],
+    a: Annotated[str, QueryParameter(pattern=ID_PATTERN, description="The last run of one branch.")],
+    b: Annotated[str, QueryParameter(pattern=ID_PATTERN, description="The last run of the other branch.")],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
+) -> Comparison:
+    """Return two branches from their last common message on: messages, steps, usage and time of each."""
+    return await conversations.compare(space_id, thread_id, run_id_of(a), run_id_of(b), limit=limit)
 
 
 @get(
@@ -211,7 +263,16 @@ async def export_thread(
     return Response(conversation_markdown(export).encode(), media_type="text/markdown")
 
 
-CONVERSATION_ROUTES = [list_messages, list_revisions, list_run_messages, read_history, read_tree, export_thread]
+CONVERSATION_ROUTES = [
+    list_messages,
+    read_message,
+    list_revisions,
+    list_run_messages,
+    read_history,
+    read_tree,
+    compare_branches,
+    export_thread,
+]
 
 
 def conversation_markdown(export: ThreadExport) -> str:

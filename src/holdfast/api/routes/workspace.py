@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Final
 
 import msgspec
-from litestar import Request, Response, delete, get, patch, post
+from litestar import Request, Response, delete, get, patch, post, put
 from litestar.datastructures import ResponseHeader
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
@@ -24,8 +24,11 @@ from holdfast.domain.instant import Instant
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.permission import Grant
 from holdfast.domain.space import DEFAULT_SPACE, ApiKey, Scope, Space, SpacePatch
+from holdfast.domain.space_budget import NewSpaceBudget, SpaceBudget
 from holdfast.domain.usage import UsageGroup, UsageReport
-from holdfast.ports.spaces import Grants, Spaces
+from holdfast.domain.worker import Queue, WorkerStatus
+from holdfast.ports.queue import Workers
+from holdfast.ports.spaces import Grants, SpaceBudgets, Spaces
 
 _SPACE_TAGS = ["spaces"]
 _DAY = r"^\d{4}-\d{2}-\d{2}\Z"
@@ -108,7 +111,75 @@ async def read_usage(
     return await usage.report(space_id, group_by=group_by, first=first, last=last)
 
 
-ROUTES = [list_spaces, create_space, read_space, update_space, delete_space, read_usage, list_grants, revoke_grant]
+@get(space_paths("/budget"), summary="Read the budget of a space", tags=_SPACE_TAGS)
+async def read_budget(
+    budget_store: PortDependency[SpaceBudgets], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+) -> SpaceBudget:
+    """Return the budget of the space, and what is spent of it in the current period."""
+    return await budget_store.get(space_id)
+
+
+@put(space_paths("/budget"), summary="Set the budget of a space", tags=_SPACE_TAGS)
+async def put_budget(
+    budget_store: PortDependency[SpaceBudgets],
+    data: JSONBody[NewSpaceBudget],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+) -> SpaceBudget:
+    """Limit what the model calls of the space may use in each day, week or month, in UTC.
+
+    At 80 % and 100 % the space gets a notification; when all is spent, model calls fail with `BUDGET_EXCEEDED`.
+    """
+    return await budget_store.put(space_id, data)
+
+
+@delete(space_paths("/budget"), summary="Remove the budget of a space", tags=_SPACE_TAGS)
+async def delete_budget(
+    budget_store: PortDependency[SpaceBudgets], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+) -> None:
+    """Remove the budget of the space."""
+    await budget_store.delete(space_id)
+
+
+class WorkerList(msgspec.Struct, frozen=True, kw_only=True):
+    """The processes that execute runs, oldest first."""
+
+    items: list[WorkerStatus]
+
+
+@get(space_paths("/queue"), summary="Read the queue of a space", tags=_SPACE_TAGS)
+async def read_queue(
+    worker_store: PortDependency[Workers],
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    limit: Limit = DEFAULT_PAGE_SIZE,
+    cursor: Cursor = None,
+) -> Queue:
+    """Return the runs that wait for a worker, a time or their base, in the order in which workers take them."""
+    return await worker_store.queue(space_id, limit=limit, cursor=cursor)
+
+
+@get(space_paths("/workers"), summary="List workers", tags=_SPACE_TAGS)
+async def list_workers(
+    worker_store: PortDependency[Workers], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+) -> WorkerList:
+    """Return the workers, and the runs of the space that each holds; of those of other spaces only the number."""
+    return WorkerList(items=await worker_store.of_space(space_id))
+
+
+ROUTES = [
+    list_spaces,
+    create_space,
+    read_space,
+    update_space,
+    delete_space,
+    read_usage,
+    read_budget,
+    put_budget,
+    delete_budget,
+    read_queue,
+    list_workers,
+    list_grants,
+    revoke_grant,
+]
 
 _KEY_TAGS: Final = ["keys"]
 _KeySpaceId = Annotated[SpaceId, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,128}$"})]

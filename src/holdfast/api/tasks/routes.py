@@ -132,7 +132,8 @@ async def list_tasks(
 ) -> TaskPage:
     """Return tasks, newest first."""
     phase = None if status is None else PHASE_OF_STATUS[status]
-    where = RunFilter(mode=Mode.TASK, phase=phase, priority=priority, agent_type=agent_name, tag=tag)
+    tags = () if tag is None else (tag,)
+    where = RunFilter(mode=Mode.TASK, phase=phase, priority=priority, agent_type=agent_name, tags=tags)
     page = await tasks.page(where, limit=limit, cursor=cursor)
     return TaskPage(tasks=page.items, next_cursor=page.next_cursor)
 

@@ -32,6 +32,7 @@ from holdfast.concurrency import FirstErrorTaskGroup
 from holdfast.domain.agent import SCRIPTED_PROVIDER, Agent
 from holdfast.domain.errors import HoldfastError, Invalid, McpServerFailed, NotFound, Unavailable
 from holdfast.domain.model_provider import Providers
+from holdfast.domain.packages import EXTRA_MODULES, has_extra, install_command
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.mcp.server import IDLE_TIMEOUT_SECONDS, McpServerClient
 from holdfast.mcp.servers import McpServerPool
@@ -40,6 +41,7 @@ from holdfast.models.registry import ListedModels, ModelRegistry
 from holdfast.sandbox.detection import RefusingSandbox, detect_sandbox
 from holdfast.sandbox.processes import open_processes
 from holdfast.tools.commands.custom_tool import BrokenTool
+from holdfast.tools.permissions.rules import WEB_FETCH_TOOL
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.function_tools import function_files, function_names
@@ -64,6 +66,7 @@ async def diagnose(folder: Path, *, database: str | None = None) -> list[Finding
     return [
         versions,
         *definitions.diagnose(),
+        *diagnose_extras(definitions.settings, definitions.agents),
         *await diagnose_providers(definitions.settings.providers, definitions.agents),
         *await diagnose_lanes(definitions.settings, definitions.agents),
         await diagnose_sandbox(definitions.settings, required=definitions.has_commands),
@@ -100,6 +103,24 @@ def diagnose_versions() -> Finding:
         with suppress(PackageNotFoundError):
             versions += f", {package} {version(package)}"
     return ok("versions", versions)
+
+
+def diagnose_extras(settings: Settings, agents: Sequence[Agent]) -> list[Finding]:
+    """Report the installed extras, and those that an agent does without. `diagnose_providers` reports on models."""
+    there, missing = [
+        ", ".join(each for each in EXTRA_MODULES if has_extra(each) is wanted) for wanted in (True, False)
+    ]
+    commands = f"; not installed: {missing} (one with `{install_command('NAME')}`)" if missing else ""
+    findings = [ok("extras", f"installed: {there or 'none'}{commands}")]
+    fetching = [agent.name for agent in agents if WEB_FETCH_TOOL in agent.tools]
+    if fetching and not has_extra("web"):
+        message = f"`{WEB_FETCH_TOOL}` of {', '.join(fetching)} reads HTML only `raw`, for lack of `html-to-markdown`"
+        findings.append(warning("extras", message, remedy=f"run `{install_command('web')}`"))
+    remembering = [agent.name for agent in agents if agent.memory is not None and agent.memory.recall]
+    if remembering and settings.recall.embedder == "static" and not has_extra("memory"):
+        message = f"English recall of {', '.join(remembering)} compares words only, for lack of vectors"
+        findings.append(warning("extras", message, remedy=f"run `{install_command('memory')}`"))
+    return findings
 
 
 class DeclaredServer(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from holdfast.domain.interrupt import InterruptStatus
 from holdfast.domain.permission import PermissionAction
 from holdfast.domain.plan import PlanItem
 from holdfast.domain.run import RunStatus
-from holdfast.domain.run_skills import ActiveSkill, LeftOutSkill
+from holdfast.domain.run_skills import ActiveSkill, ContractOutcome, LeftOutSkill
 from holdfast.domain.step import Step, StepKind, StepState
 
 
@@ -196,6 +196,13 @@ class SkillContractChecked(msgspec.Struct, frozen=True, kw_only=True):
     kept: bool
     evidence: list[str]
     missing: list[str]
+
+
+def contract_checked(outcome: ContractOutcome) -> SkillContractChecked:
+    """Return the event for the outcome of a contract."""
+    return SkillContractChecked(
+        skill=outcome.skill, kept=outcome.kept, evidence=outcome.evidence, missing=outcome.missing
+    )
 
 
 HoldfastEvent: TypeAlias = (

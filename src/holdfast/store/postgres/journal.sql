@@ -90,13 +90,19 @@ RETURNING i.number;
 -- name: put_steps
 -- Returns no row for a step that has settled already.
 INSERT INTO steps (run_key, number, kind, name, key, state, attempt, tool_call_id, effectful, request_digest,
-                   waits_for, usage, lane, started_at, settled_at)
+                   waits_for, usage, lane, first_token_at, worker, started_at, attempt_started_at, settled_at)
 SELECT * FROM unnest(:run_key::BIGINT[], :number::BIGINT[], :kind::TEXT[], :name::TEXT[], :key::TEXT[], :state::TEXT[],
                      :attempt::BIGINT[], :tool_call_id::TEXT[], :effectful::BIGINT[], :request_digest::TEXT[], :waits_for::TEXT[], :usage::JSON[], :lane::TEXT[],
-                     :now::BIGINT[], :settled_at::BIGINT[])
+                     :first_token_at::BIGINT[], :worker::TEXT[], :now::BIGINT[], :attempt_started_at::BIGINT[], :settled_at::BIGINT[])
 ON CONFLICT (run_key, number) DO UPDATE
    SET name = excluded.name, state = excluded.state, attempt = excluded.attempt, waits_for = excluded.waits_for,
-       usage = excluded.usage, lane = excluded.lane, settled_at = excluded.settled_at
+       usage = excluded.usage, lane = excluded.lane, settled_at = excluded.settled_at,
+       first_token_at = excluded.first_token_at, worker = excluded.worker,
+       earlier_attempts = CASE WHEN excluded.attempt = steps.attempt THEN steps.earlier_attempts
+           ELSE (COALESCE(steps.earlier_attempts::JSONB, '[]') || jsonb_build_object(
+                'attempt', steps.attempt, 'worker', steps.worker, 'started_at', steps.attempt_started_at))::JSON END,
+       attempt_started_at = CASE WHEN excluded.attempt = steps.attempt THEN steps.attempt_started_at
+           ELSE excluded.attempt_started_at END
  WHERE steps.state IN ('started', 'waiting')
 RETURNING number;
 

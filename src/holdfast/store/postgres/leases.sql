@@ -9,11 +9,16 @@ UPDATE run_heads SET wait_until = NULL
 UPDATE run_heads
    SET status = 'running', status_reason = NULL, lease_owner = :owner, lease_number = lease_number + 1,
        lease_expires_at = COALESCE(:now, holdfast_now()) + :lease, attempt = attempt + 1,
-       started_at = COALESCE(started_at, :now, holdfast_now()), session_id = :owner || '.' || (lease_number + 1)
+       started_at = COALESCE(started_at, :now, holdfast_now()), session_id = :owner || '.' || (lease_number + 1),
+       leased_at = COALESCE(:now, holdfast_now())
  WHERE run_key = ANY(ARRAY(
        SELECT run_key FROM run_heads WHERE status = 'queued' AND wait_until IS NULL ORDER BY queue_key, run_key LIMIT :limit
           FOR UPDATE SKIP LOCKED))
-RETURNING run_key, queue_key, lease_number, lease_expires_at, attempt, started_at, session_id, unread;
+RETURNING run_key, queue_key, lease_number, lease_expires_at, attempt, started_at, session_id, unread,
+       EXISTS (SELECT 1 FROM reminders WHERE status = 'triggered')
+       OR EXISTS (SELECT 1 FROM conditions WHERE met_at IS NOT NULL) AS reminders_due,
+       (SELECT b.space_key FROM runs r JOIN space_budgets b ON b.space_key = r.space_key
+         WHERE r.run_key = run_heads.run_key) AS budgeted_space;
 
 -- name: runs_by_key
 SELECT * FROM run_view WHERE run_key = ANY(:run_key::BIGINT[]);
@@ -41,3 +46,6 @@ SELECT h.run_key, r.id, r.thread_key, h.status, h.attempt, h.lease_owner, h.leas
 SELECT EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until IS NULL)
     OR EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until <= COALESCE(:now, holdfast_now())) AS ready,
        (SELECT MIN(wait_until) FROM run_heads WHERE status = 'queued' AND wait_until > COALESCE(:now, holdfast_now())) AS next_at;
+
+-- name: leases_of_running
+SELECT run_key, lease_number FROM run_heads WHERE run_key = ANY (:run_key::BIGINT[]) AND status = 'running';

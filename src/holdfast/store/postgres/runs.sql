@@ -5,6 +5,30 @@ SELECT v.*
   JOIN run_ids i ON i.space_key = s.space_key AND i.id = w.id
   JOIN run_view v ON v.run_key = i.run_key;
 
+-- name: existing_runs
+SELECT r.id
+  FROM unnest(:space::TEXT[], :id::TEXT[]) AS w (space, id)
+  JOIN spaces s ON s.id = w.space
+  JOIN run_ids i ON i.space_key = s.space_key AND i.id = w.id
+  JOIN runs r ON r.run_key = i.run_key AND r.erased = 0;
+
+-- name: tree_usage
+-- The usage of runs with all their descendants; a part of unknown cost makes the sum unknown.
+WITH RECURSIVE tree (root_id, run_key) AS (
+    SELECT w.id, i.run_key
+      FROM unnest(:space::TEXT[], :id::TEXT[]) AS w (space, id)
+      JOIN spaces s ON s.id = w.space
+      JOIN run_ids i ON i.space_key = s.space_key AND i.id = w.id
+    UNION ALL
+    SELECT t.root_id, c.run_key FROM tree t JOIN runs c ON c.parent_key = t.run_key
+)
+SELECT t.root_id, CAST(SUM(r.input_tokens) AS BIGINT) AS input_tokens,
+       CAST(SUM(r.output_tokens) AS BIGINT) AS output_tokens,
+       CAST(SUM(r.cached_input_tokens) AS BIGINT) AS cached_input_tokens,
+       CASE WHEN COUNT(*) = COUNT(r.cost_nanodollars) THEN CAST(SUM(r.cost_nanodollars) AS BIGINT) END AS cost_nanodollars
+  FROM tree t JOIN runs r ON r.run_key = t.run_key
+ GROUP BY t.root_id;
+
 -- name: newest_runs
 SELECT v.*
   FROM unnest(:space::TEXT[], :id::TEXT[]) AS w (space, id)

@@ -17,3 +17,8 @@ UPDATE interrupts SET expires_at = expires_at - :by WHERE status = 'open';
 
 -- name: shift_tickets
 UPDATE tickets SET expires_at = expires_at - :by;
+
+-- name: shift_deliveries
+UPDATE deliveries
+   SET due_at = due_at - :by, claim_expires_at = claim_expires_at - :by, first_attempt_at = first_attempt_at - :by
+ WHERE state = 'pending';

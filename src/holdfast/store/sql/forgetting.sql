@@ -75,7 +75,7 @@ SELECT thread_key AS one, 0 AS two, title AS a, summary AS b, key_points AS c, r
  ORDER BY thread_key LIMIT :limit;
 
 -- name: rewrite_thread
-UPDATE threads SET title = :a, folded_title = CASE WHEN title IS NULL OR title = :a THEN folded_title ELSE LOWER(:a) END,
+UPDATE threads SET title = :a, derived_title = CASE WHEN title = :a THEN derived_title END, folded_title = CASE WHEN title IS NULL OR title = :a THEN folded_title ELSE LOWER(:a) END,
        summary = :b, key_points = :c, retrieval_index = :d, metadata = :e
  WHERE thread_key = :one;
 
@@ -167,12 +167,8 @@ UPDATE runs SET input = :input, output = :output WHERE run_key = :run_key;
 SELECT r.input, r.output, r.id, h.status, h.lease_owner FROM runs r JOIN run_heads h ON h.run_key = r.run_key
  WHERE r.run_key = :run_key;
 
--- name: forget_derived_texts
--- The indexer makes them again from what is left.
-UPDATE threads SET title = CASE WHEN :title = 1 THEN NULL ELSE title END,
-       folded_title = CASE WHEN :title = 1 THEN NULL ELSE folded_title END,
-       summary = NULL, key_points = '[]', retrieval_index = NULL, indexed_sequence = -1
- WHERE thread_key = :thread_key;
+-- name: forget_thread_title
+UPDATE threads SET title = NULL, folded_title = NULL WHERE thread_key = :thread_key;
 
 -- name: thread_title
 SELECT title FROM threads WHERE thread_key = :thread_key;

@@ -1,5 +1,5 @@
 -- name: interrupt
-SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id
+SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id, t.title, r.agent_type
   FROM interrupts i
   JOIN spaces s ON s.space_key = i.space_key
   JOIN runs r ON r.run_key = i.run_key
@@ -8,7 +8,7 @@ SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_
  WHERE s.id = :space AND i.id = :id;
 
 -- name: interrupts_of_run
-SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id
+SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id, t.title, r.agent_type
   FROM interrupts i
   JOIN runs r ON r.run_key = i.run_key
   JOIN threads t ON t.thread_key = r.thread_key
@@ -22,7 +22,7 @@ WITH RECURSIVE tree (run_key) AS (
     UNION ALL
     SELECT c.run_key FROM tree t JOIN runs c ON c.parent_key = t.run_key
 )
-SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id
+SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id, t.title, r.agent_type
   FROM interrupts i
   JOIN runs r ON r.run_key = i.run_key
   JOIN threads t ON t.thread_key = r.thread_key
@@ -31,17 +31,40 @@ SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_
  ORDER BY i.interrupt_key;
 
 -- name: list_interrupts
-SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id
+SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id, t.title, r.agent_type
   FROM interrupts i
   JOIN runs r ON r.run_key = i.run_key
   JOIN threads t ON t.thread_key = r.thread_key
   LEFT JOIN runs o ON o.run_key = r.root_key
  WHERE i.space_key = :space_key AND i.interrupt_key < :before
    AND (CAST(:status AS TEXT) IS NULL OR i.status = :status)
+   AND (CAST(:kind AS TEXT) IS NULL OR i.kind = :kind)
+   AND (CAST(:agent_type AS TEXT) IS NULL OR r.agent_type = :agent_type)
+   AND (CAST(:thread_id AS TEXT) IS NULL OR t.id = :thread_id)
+   AND (CAST(:run_id AS TEXT) IS NULL OR r.id = :run_id)
  ORDER BY i.interrupt_key DESC
  LIMIT :limit;
 
 
+
+-- name: list_open_interrupts
+-- Reads the index of open interrupts, so that answered ones cost nothing.
+SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_id, t.title, r.agent_type
+  FROM interrupts i
+  JOIN runs r ON r.run_key = i.run_key
+  JOIN threads t ON t.thread_key = r.thread_key
+  LEFT JOIN runs o ON o.run_key = r.root_key
+ WHERE i.space_key = :space_key AND i.status = 'open'
+   AND ((:oldest = 1 AND i.interrupt_key > :place) OR (:oldest = 0 AND i.interrupt_key < :place))
+   AND (CAST(:kind AS TEXT) IS NULL OR i.kind = :kind)
+   AND (CAST(:agent_type AS TEXT) IS NULL OR r.agent_type = :agent_type)
+   AND (CAST(:thread_id AS TEXT) IS NULL OR t.id = :thread_id)
+   AND (CAST(:run_id AS TEXT) IS NULL OR r.id = :run_id)
+ ORDER BY CASE WHEN :oldest = 1 THEN i.interrupt_key ELSE -i.interrupt_key END
+ LIMIT :limit;
+
+-- name: count_open_interrupts
+SELECT COUNT(*) AS open FROM interrupts WHERE space_key = :space_key AND status = 'open';
 
 -- name: due_interrupts
 SELECT i.id, i.run_key, s.id AS space_id FROM interrupts i JOIN spaces s ON s.space_key = i.space_key

@@ -123,6 +123,20 @@ SELECT m.*, r.id AS run_id, t.id AS thread_id
  ORDER BY m.message_key DESC
  LIMIT 1;
 
+-- name: message_said_before
+SELECT m.*, r.id AS run_id, t.id AS thread_id
+  FROM threads t JOIN messages m ON m.thread_key = t.thread_key JOIN runs r ON r.run_key = m.run_key
+ WHERE t.space_key = :space_key AND t.id = :thread_id AND t.status <> 'deleted'
+   AND m.sequence < :sequence AND m.role IN ('user', 'assistant')
+ ORDER BY m.sequence DESC LIMIT 1;
+
+-- name: message_said_after
+SELECT m.*, r.id AS run_id, t.id AS thread_id
+  FROM threads t JOIN messages m ON m.thread_key = t.thread_key JOIN runs r ON r.run_key = m.run_key
+ WHERE t.space_key = :space_key AND t.id = :thread_id AND t.status <> 'deleted'
+   AND m.sequence > :sequence AND m.role IN ('user', 'assistant')
+ ORDER BY m.sequence ASC LIMIT 1;
+
 -- name: messages_by_id
 -- Messages of that id on any thread of the space.
 SELECT m.*, r.id AS run_id, t.id AS thread_id

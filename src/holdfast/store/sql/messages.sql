@@ -1,5 +1,5 @@
 -- name: message_at
-SELECT m.run_key, r.chain_depth, m.sequence FROM messages m JOIN runs r ON r.run_key = m.run_key
+SELECT m.run_key, r.chain_depth, m.sequence, m.created_at FROM messages m JOIN runs r ON r.run_key = m.run_key
  WHERE m.thread_key = :thread_key AND m.sequence = :sequence;
 
 -- name: message_by_key

@@ -1,6 +1,9 @@
 -- name: active_index
 SELECT * FROM recall_indexes WHERE space_key = :space_key AND active = 1;
 
+-- name: is_active_index
+SELECT index_key FROM recall_indexes WHERE index_key = :index_key AND active = 1;
+
 -- name: building_index
 SELECT * FROM recall_indexes WHERE space_key = :space_key AND active = 0;
 
@@ -30,11 +33,13 @@ UPDATE recall_indexes SET next_seq = next_seq + :added, items = items + :items, 
  WHERE index_key = :index_key;
 
 -- name: spaces_to_index
-SELECT s.id FROM spaces s WHERE s.space_key IN (
-    SELECT space_key FROM threads WHERE indexed_sequence < next_sequence - 1
-    UNION SELECT space_key FROM memories WHERE indexed_version < version
-    UNION SELECT space_key FROM recall_documents WHERE indexed_version < version
-    UNION SELECT space_key FROM recall_indexes WHERE active = 0);
+-- A space has an index from its first search on; until then nothing is indexed.
+SELECT s.id FROM recall_indexes x JOIN spaces s ON s.space_key = x.space_key
+ WHERE x.active = 1
+   AND (EXISTS (SELECT 1 FROM threads t WHERE t.space_key = x.space_key AND t.indexed_sequence < t.next_sequence - 1)
+        OR EXISTS (SELECT 1 FROM memories m WHERE m.space_key = x.space_key AND m.indexed_version < m.version)
+        OR EXISTS (SELECT 1 FROM recall_documents d WHERE d.space_key = x.space_key AND d.indexed_version < d.version)
+        OR EXISTS (SELECT 1 FROM recall_indexes b WHERE b.space_key = x.space_key AND b.active = 0));
 
 -- name: threads_behind
 -- Threads with messages after the cursor of the active index.
@@ -42,16 +47,22 @@ SELECT thread_key, indexed_sequence AS position, next_sequence FROM threads
  WHERE space_key = :space_key AND indexed_sequence < next_sequence - 1
  ORDER BY thread_key LIMIT :limit;
 
+-- name: threads_in_tail
+-- The same, those with the latest runs first.
+SELECT thread_key, indexed_sequence AS position, next_sequence FROM threads
+ WHERE space_key = :space_key AND indexed_sequence < next_sequence - 1
+ ORDER BY listed_at DESC, thread_key DESC LIMIT :limit;
+
 -- name: messages_behind
 SELECT COALESCE(SUM(next_sequence - 1 - indexed_sequence), 0) AS messages FROM threads
  WHERE space_key = :space_key AND indexed_sequence < next_sequence - 1;
 
 -- name: memories_behind
-SELECT memory_key AS source_key FROM memories
+SELECT memory_key AS source_key, version FROM memories
  WHERE space_key = :space_key AND indexed_version < version ORDER BY memory_key LIMIT :limit;
 
 -- name: documents_behind
-SELECT document_key AS source_key FROM recall_documents
+SELECT document_key AS source_key, version FROM recall_documents
  WHERE space_key = :space_key AND indexed_version < version ORDER BY document_key LIMIT :limit;
 
 -- name: threads_to_build
@@ -135,7 +146,7 @@ DELETE FROM recall_cursors WHERE kind = :kind AND source_key = :source_key;
 UPDATE threads SET indexed_sequence = -1 WHERE thread_key = :thread_key;
 
 -- name: finish_thread_cursor
-UPDATE threads SET indexed_sequence = next_sequence - 1 WHERE thread_key = :thread_key;
+UPDATE threads SET indexed_sequence = next_sequence - 1, outlined_sequence = next_sequence - 1 WHERE thread_key = :thread_key;
 
 -- name: items_after
 SELECT * FROM recall_items WHERE index_key = :index_key AND seq > :after ORDER BY seq LIMIT :limit;

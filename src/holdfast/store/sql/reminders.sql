@@ -41,6 +41,9 @@ SELECT r.*, s.id AS space_id, NULL AS due_at FROM conditions c
    AND (r.thread_id = :thread_id OR (r.thread_id IS NULL AND COALESCE(r.owner, '') = COALESCE(CAST(:owner AS TEXT), '')))
  ORDER BY 9 DESC, 1 LIMIT :limit;
 
+-- name: any_armed_condition
+SELECT 1 AS armed FROM conditions WHERE armed = 1 LIMIT 1;
+
 -- name: update_reminder
 UPDATE reminders
    SET content = :content, context = :context, trigger_type = :trigger_type, trigger_value = :trigger_value,
@@ -69,6 +72,15 @@ ON CONFLICT (reminder_key) DO UPDATE
 
 -- name: condition_of_schedule
 SELECT * FROM conditions WHERE reminder_key = :reminder_key;
+
+-- name: newest_contexts
+SELECT * FROM (SELECT * FROM conditions
+                WHERE space_key = :space_key AND event = 'message' AND agent = '' AND thread_id = '' AND armed = 1
+                ORDER BY reminder_key DESC LIMIT :limit) AS anywhere
+UNION ALL
+SELECT * FROM (SELECT * FROM conditions
+                WHERE space_key = :space_key AND event = 'message' AND agent = '' AND thread_id = :thread_id AND armed = 1
+                ORDER BY reminder_key DESC LIMIT :limit) AS here;
 
 -- name: count_for_condition
 UPDATE conditions SET matches = :matches WHERE reminder_key = :reminder_key;

@@ -24,7 +24,9 @@ SELECT * FROM run_view
  WHERE space_key = :space_key AND run_key < :before
    AND (CAST(:thread_id AS TEXT) IS NULL OR thread_key = (
         SELECT thread_key FROM threads t WHERE t.space_key = :space_key AND t.id = :thread_id))
-   AND (CAST(:status AS TEXT) IS NULL OR status = :status)
+   AND run_key >= :after AND (CAST(:created_from AS BIGINT) IS NULL OR created_at >= :created_from)
+   AND (CAST(:created_to AS BIGINT) IS NULL OR created_at < :created_to)
+   AND (:any_status = 1 OR holdfast_has(:statuses, status))
    AND (CAST(:phase AS TEXT) IS NULL OR :phase = CASE
         WHEN status IN ('pending', 'queued') AND started_at IS NULL THEN 'pending'
         WHEN status = 'waiting' AND status_reason = 'person' THEN 'asking'
@@ -35,11 +37,19 @@ SELECT * FROM run_view
    AND (CAST(:mode AS TEXT) IS NULL OR mode = :mode)
    AND (CAST(:root_run_id AS TEXT) IS NULL OR root_run_id = :root_run_id)
    AND (CAST(:parent_run_id AS TEXT) IS NULL OR parent_run_id = :parent_run_id)
-   AND (CAST(:tag AS TEXT) IS NULL OR holdfast_has(tags, :tag))
+   AND (CAST(:model AS TEXT) IS NULL OR model = :model OR model_used = :model)
+   AND (:any_tags = 1 OR holdfast_has_all(tags, :tags))
    AND (CAST(:thread_id AS TEXT) IS NOT NULL OR CAST(:root_run_id AS TEXT) IS NOT NULL OR CAST(:parent_run_id AS TEXT) IS NOT NULL
         OR (SELECT d.status FROM threads d WHERE d.thread_key = run_view.thread_key) <> 'deleted')
  ORDER BY run_key DESC
  LIMIT :limit;
+
+-- name: run_from_key
+-- The first run of a space from a key on, to find the keys of a time by bisection.
+SELECT run_key, created_at FROM runs WHERE space_key = :space_key AND run_key >= :run_key ORDER BY run_key LIMIT 1;
+
+-- name: last_run_key
+SELECT MAX(run_key) AS run_key FROM runs WHERE space_key = :space_key;
 
 -- name: children_at_work
 SELECT COUNT(*) AS at_work FROM runs r JOIN run_heads h ON h.run_key = r.run_key

@@ -51,6 +51,19 @@ SELECT d.*, w.id AS webhook_id FROM deliveries d JOIN webhooks w ON w.webhook_ke
 UPDATE deliveries SET state = 'pending', due_at = :now, first_attempt_at = NULL, claim_expires_at = NULL, delivered_at = NULL
  WHERE delivery_key = :delivery_key;
 
+-- name: park_deliveries
+-- Deliveries of a disabled webhook are not due.
+UPDATE deliveries SET due_at = NULL WHERE webhook_key = :webhook_key AND state = 'pending';
+
+-- name: prune_deliveries
+-- Those that were settled before a time, and those that a disabled webhook never sent.
+DELETE FROM deliveries WHERE delivery_key IN (
+       SELECT d.delivery_key FROM deliveries d JOIN webhooks w ON w.webhook_key = d.webhook_key
+        WHERE d.created_at < :before AND (d.delivered_at IS NULL OR d.delivered_at < :before)
+          AND (d.state <> 'pending' OR w.state = 'disabled')
+        ORDER BY d.created_at LIMIT :limit)
+RETURNING delivery_key;
+
 -- name: revive_deliveries
 -- What is pending is sent as if it were new.
 UPDATE deliveries SET due_at = :now, first_attempt_at = NULL, claim_expires_at = NULL

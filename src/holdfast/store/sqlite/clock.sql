@@ -8,6 +8,7 @@ SELECT :now AS now, (SELECT seen_at FROM store_clock) AS seen_at,
     OR EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until IS NULL)
     OR EXISTS (SELECT 1 FROM run_heads WHERE status = 'queued' AND wait_until IS NOT NULL)
     OR EXISTS (SELECT 1 FROM run_heads WHERE lease_owner IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM deliveries WHERE state = 'pending' AND due_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM interrupts WHERE status = 'open') AS waits;
 
 -- name: note_clock

@@ -52,6 +52,12 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             "holdfast_contains", 2, lambda text, part: text is not None and part in text, deterministic=True
         )
         connection.create_function("holdfast_has", 2, lambda items, item: item in json.loads(items), deterministic=True)
+        connection.create_function(
+            "holdfast_has_all",
+            2,
+            lambda items, wanted: set(json.loads(wanted)) <= set(json.loads(items)),
+            deterministic=True,
+        )
         connection.execute("PRAGMA busy_timeout = 5000")
         connection.execute("PRAGMA cache_size = -16000")
         connection.execute("PRAGMA temp_store = MEMORY")

@@ -80,12 +80,18 @@ DELETE FROM inbox WHERE run_key = :run_key AND number = :number RETURNING number
 -- name: put_steps
 -- Returns no row for a step that has settled already.
 INSERT INTO steps (run_key, number, kind, name, key, state, attempt, tool_call_id, effectful, request_digest,
-                   waits_for, usage, lane, started_at, settled_at)
+                   waits_for, usage, lane, first_token_at, worker, started_at, attempt_started_at, settled_at)
 VALUES (:run_key, :number, :kind, :name, :key, :state, :attempt, :tool_call_id, :effectful, :request_digest,
-        :waits_for, :usage, :lane, :now, :settled_at)
+        :waits_for, :usage, :lane, :first_token_at, :worker, :now, :attempt_started_at, :settled_at)
 ON CONFLICT (run_key, number) DO UPDATE
    SET name = excluded.name, state = excluded.state, attempt = excluded.attempt, waits_for = excluded.waits_for,
-       usage = excluded.usage, lane = excluded.lane, settled_at = excluded.settled_at
+       usage = excluded.usage, lane = excluded.lane, settled_at = excluded.settled_at,
+       first_token_at = excluded.first_token_at, worker = excluded.worker,
+       earlier_attempts = CASE WHEN excluded.attempt = steps.attempt THEN steps.earlier_attempts
+           ELSE json_insert(COALESCE(steps.earlier_attempts, '[]'), '$[#]', json_object(
+                'attempt', steps.attempt, 'worker', steps.worker, 'started_at', steps.attempt_started_at)) END,
+       attempt_started_at = CASE WHEN excluded.attempt = steps.attempt THEN steps.attempt_started_at
+           ELSE excluded.attempt_started_at END
  WHERE steps.state IN ('started', 'waiting')
 RETURNING number;
 

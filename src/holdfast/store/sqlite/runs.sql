@@ -6,6 +6,31 @@ SELECT v.*
   JOIN run_ids i ON i.space_key = s.space_key AND i.id = w.id
   JOIN run_view v ON v.run_key = i.run_key;
 
+-- name: existing_runs
+WITH wanted (space, id) AS (VALUES (:space, :id))
+SELECT r.id
+  FROM wanted w
+  CROSS JOIN spaces s ON s.id = w.space
+  JOIN run_ids i ON i.space_key = s.space_key AND i.id = w.id
+  JOIN runs r ON r.run_key = i.run_key AND r.erased = 0;
+
+-- name: tree_usage
+-- The usage of runs with all their descendants; a part of unknown cost makes the sum unknown.
+WITH RECURSIVE wanted (space, id) AS (VALUES (:space, :id)),
+tree (root_id, run_key) AS (
+    SELECT w.id, i.run_key
+      FROM wanted w
+      CROSS JOIN spaces s ON s.id = w.space
+      JOIN run_ids i ON i.space_key = s.space_key AND i.id = w.id
+    UNION ALL
+    SELECT t.root_id, c.run_key FROM tree t JOIN runs c ON c.parent_key = t.run_key
+)
+SELECT t.root_id, SUM(r.input_tokens) AS input_tokens, SUM(r.output_tokens) AS output_tokens,
+       SUM(r.cached_input_tokens) AS cached_input_tokens,
+       CASE WHEN COUNT(*) = COUNT(r.cost_nanodollars) THEN SUM(r.cost_nanodollars) END AS cost_nanodollars
+  FROM tree t JOIN runs r ON r.run_key = t.run_key
+ GROUP BY t.root_id;
+
 -- name: newest_runs
 WITH wanted (space, id) AS (VALUES (:space, :id))
 SELECT v.*

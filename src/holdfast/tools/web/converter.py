@@ -15,7 +15,7 @@ MAX_MEMORY_BYTES: Final = 1024 * 1024 * 1024
 
 def html_to_markdown_text(page: str, base: str) -> str:
     """Return a page as Markdown, with links made absolute by `base`, or raise `ValueError`."""
-    import html_to_markdown  # slow to import, and not needed by every worker
+    import html_to_markdown  # an extra, and slow to import
 
     options = html_to_markdown.ConversionOptions(
         base_url=base, extract_metadata=False, inline_data_media="alt_text_only", max_depth=MAX_ELEMENT_DEPTH

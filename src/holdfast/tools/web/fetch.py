@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.domain.errors import Invalid, Unavailable
 from holdfast.domain.linear_regex import LinearRegex
+from holdfast.domain.packages import has_extra, install_command
 from holdfast.domain.permission import PermissionAction
 from holdfast.domain.web_url import WebUrl, join_web_url
 from holdfast.ports.sandbox import Command, Processes
@@ -78,6 +79,9 @@ class MarkdownConverter:
 
     async def markdown(self, page: str, *, base: str) -> str:
         """Return a page as Markdown with absolute links; raise `Invalid` if it cannot be converted."""
+        if not has_extra("web"):
+            remedy = f"read it `raw`, or let the operator run `{install_command('web')}`"
+            raise Invalid(f"HTML cannot be converted to Markdown without the package `html-to-markdown`: {remedy}")
         if len(page) <= MAX_INLINE_CHARS:
             try:
                 return await run_in_thread(lambda _: converter.html_to_markdown_text(page, base))

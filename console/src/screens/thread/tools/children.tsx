@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { get, url } from "../../../api/client";
+import { BASE } from "../../../api/space";
 import { ENDED, type Page, type Run, type Step } from "../../../api/types";
 import { spansOf } from "../../../log/ruler";
 import type { Call } from "../../../log/run_log";
@@ -61,5 +62,5 @@ function Child({ call }: { call: Call }) {
       <span class="quiet">{[time, end.length > 40 ? `${end.slice(0, 39)}…` : end].filter(Boolean).join(" · ")}</span>
     </>
   );
-  return child ? <a href={`/console/t/${child.thread_id}`}>{inside}</a> : <div>{inside}</div>;
+  return child ? <a href={`${BASE}/t/${child.thread_id}`}>{inside}</a> : <div>{inside}</div>;
 }

@@ -2,9 +2,9 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import type { Call } from "../../../log/run_log";
+import { Diff } from "../../../parts/diff";
 import { duration, plural } from "../../../parts/format";
 import { Icon, type IconName } from "../../../parts/icon";
-import { Diff } from "./diff";
 
 interface Look {
   icon: IconName;

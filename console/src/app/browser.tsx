@@ -1,18 +1,17 @@
 /** What belongs to this browser: theme, keys, notices, and the session. */
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { lettersOn, setLetters } from "../parts/keys";
+import { Screen } from "../parts/screen";
+import { SettingsTabs } from "../parts/settings_tabs";
 import { me, signOut } from "./session";
 import { setTheme, type Theme, theme } from "./theme";
 
 const THEMES: Theme[] = ["system", "light", "dark"];
 
-export function More({ onTitle }: { onTitle: (title: string) => void }) {
-  useEffect(() => onTitle("This browser"), [onTitle]);
+export function Browser() {
   return (
-    <main id="main" tabIndex={-1} class="screen">
-      <header>
-        <h1>This browser</h1>
-      </header>
+    <Screen title="This browser">
+      <SettingsTabs at="browser" />
       <div class="settings">
         <fieldset>
           <legend class="label">Theme</legend>
@@ -49,7 +48,7 @@ export function More({ onTitle }: { onTitle: (title: string) => void }) {
           )}
         </fieldset>
       </div>
-    </main>
+    </Screen>
   );
 }
 

@@ -1,0 +1,341 @@
+"""The server of the control RPC: an ASGI middleware in front of the API.
+
+A worker key may claim; every other call needs the token of its lease, and acts as that lease. Tokens are checked
+against the store, so any process can serve any call.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.concurrency import cancel_and_wait, start_background
+from holdfast.control.api_keys import hash_secret, new_secret
+from holdfast.control.errors import Forbidden, Unauthenticated
+from holdfast.control.principal import LOCAL_PRINCIPAL, Principal
+from holdfast.domain.commit import Commit, CommitNumber, Committed, Lease
+from holdfast.domain.errors import Conflict, HoldfastError, Invalid, LeaseLost, NotFound, TooLarge, Unavailable
+from holdfast.domain.ids import ApiKeyId
+from holdfast.domain.space import Scope
+from holdfast.domain.validation import describe_error
+from holdfast.domain.worker import NewWorker
+from holdfast.engine.loops import WakeEvent
+from holdfast.ports.bus import RunWatcher, WakeHint
+from holdfast.ports.queue import Leases, WorkerBeats, WorkerLeases
+from holdfast.ports.runtime import RuntimePorts
+from holdfast.rpc.protocol import (
+    COMMIT_HEADER,
+    LEASE_HEADER,
+    MAX_BODY_BYTES,
+    METHODS,
+    PROTOCOL_VERSION,
+    RPC_PATH,
+    VERSION_HEADER,
+    ClaimBody,
+    ClaimedLease,
+    CommitBody,
+    ErrorBody,
+    FailBody,
+    HintLine,
+    LeaveBody,
+    ReleaseBody,
+    RenewBody,
+    RenewedLease,
+    TokensBody,
+    format_lease_token,
+    lease_ref,
+    parse_lease_token,
+)
+
+AsgiApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
+T = TypeVar("T")
+
+HINT_KEEPALIVE_SECONDS: Final = 5.0
+"""A worker that reads nothing for longer has lost the connection."""
+MAX_CACHED_LEASES: Final = 10_000
+_STATUS: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
+    (Unauthenticated, 401),
+    (Forbidden, 403),
+    (NotFound, 404),
+    (TooLarge, 413),
+    (Invalid, 400),
+    (Conflict, 409),
+    (Unavailable, 503),
+)
+_log: Final = logging.getLogger("holdfast.rpc")
+
+
+class KeyAuthenticator(Protocol):
+    """Authenticates the keys of workers."""
+
+    async def key_required(self) -> bool:
+        """Return whether every request needs a key."""
+
+    async def authenticate(self, token: str) -> Principal:
+        """Return the principal of a key, or raise `Unauthenticated`."""
+
+
+class ControlRpc:
+    """Serves `/rpc/`, and passes every other request on."""
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        *,
+        leases: Leases,
+        worker_leases: WorkerLeases,
+        workers: WorkerBeats,
+        ports: RuntimePorts,
+        keys: KeyAuthenticator,
+        watcher: RunWatcher,
+        require_key: bool = False,
+    ) -> None:
+        self._app = app
+        self._leases = leases
+        self._worker_leases = worker_leases
+        self._workers = workers
+        self._ports = ports
+        self._keys = keys
+        self._watcher = watcher
+        self._require_key = require_key
+        self._held: OrderedDict[tuple[str, ApiKeyId | None], Lease] = OrderedDict()
+        """Leases whose token was checked; the journal itself refuses a lease that was lost since."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Handle a request."""
+        if scope["type"] != "http" or not scope["path"].startswith(RPC_PATH):
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            key = await self._authorize(headers)
+            if scope["path"] == f"{RPC_PATH}hints" and scope["method"] == "GET":
+                await self._send_hints(receive, send)
+                return
+            if scope["method"] != "POST":
+                raise NotFound("the RPC has no such route: methods are called with POST")
+            body = await _read_body(receive)
+            path = scope["path"].removeprefix(RPC_PATH)
+            call = self._call(path, headers, body, key)
+            # A worker that gives up a tool call disconnects; any other call is finished.
+            result = await (_until_disconnected(receive, call) if path.startswith("remote/") else call)
+            await _respond(send, 200, msgspec.json.encode(result))
+        except HoldfastError as error:
+            await _respond_error(send, error)
+        except Exception:  # noqa: BLE001 - around a request
+            _log.exception("the call %s failed", scope["path"])
+            await _respond_error(send, HoldfastError("an internal error occurred: the log of the server has it"))
+
+    async def _authorize(self, headers: Mapping[str, str]) -> ApiKeyId | None:
+        """Return the key of a worker that may call."""
+        version = headers.get(VERSION_HEADER.lower())
+        if version != PROTOCOL_VERSION:
+            raise Invalid(
+                f"this server speaks version {PROTOCOL_VERSION} of the worker protocol, and the worker"
+                f" {version or 'none'}: install the same version of Holdfast on both"
+            )
+        principal = LOCAL_PRINCIPAL
+        if self._require_key or await self._keys.key_required():
+            kind, _, token = headers.get("authorization", "").partition(" ")
+            if kind.lower() != "bearer" or not token:
+                raise Unauthenticated("a worker needs a key with the scope `worker`: `holdfast worker --token KEY`")
+            principal = await self._keys.authenticate(token.strip())
+        if not principal.scope.includes(Scope.WORKER):
+            raise Forbidden(f"a worker needs a key with the scope `worker`: this one has `{principal.scope}`")
+        if not principal.has_all_spaces:
+            raise Forbidden("a worker executes the runs of every space: create its key with `--every-space`")
+        return None if principal.name is None else ApiKeyId(principal.name)
+
+    async def _call(self, path: str, headers: Mapping[str, str], body: bytes, key: ApiKeyId | None) -> Any:
+        port, _, name = path.partition("/")
+        token = headers.get(LEASE_HEADER.lower(), "")
+        if port == "leases":
+            return await self._call_leases(name, token, body, key)
+        if (port, name) == ("journal", "commit"):
+            return await self._commit(token, headers.get(COMMIT_HEADER.lower(), ""), body, key)
+        method = METHODS.get((port, name))
+        if method is None:
+            raise NotFound(f"the RPC has no method `{path}`")
+        # A journal refuses a lost lease itself; the other ports would not notice.
+        lease = await (self._cached_lease(token, key) if port == "journal" else self._find(token, key))
+        arguments = _decode(body, method.arguments)
+        named = {field: getattr(arguments, field) for field in method.arguments.__struct_fields__}
+        return await getattr(getattr(self._ports, port), name)(lease, **named)
+
+    async def _call_leases(self, name: str, token: str, body: bytes, key: ApiKeyId | None) -> Any:
+        match name:
+            case "claim":
+                return await self._claim(_decode(body, ClaimBody), key)
+            case "renew":
+                return await self._renew(_decode(body, RenewBody), key)
+            case "release":
+                delay = timedelta(seconds=_decode(body, ReleaseBody).delay_seconds)
+                return await self._leases.release(await self._cached_lease(token, key), delay=delay)
+            case "release_leftover":
+                tokens = _decode(body, TokensBody).tokens
+                held = [lease for each in tokens if (lease := await self._find_held(each, key)) is not None]
+                return await self._leases.release_leftover(held)
+            case "fail":
+                return await self._leases.fail(await self._find(token, key), _decode(body, FailBody).error)
+            case "queue_state":
+                return await self._leases.queue_state()
+            case "beat":
+                return await self._workers.beat(_decode(body, NewWorker))
+            case "leave":
+                return await self._workers.leave(_decode(body, LeaveBody).owner)
+            case _:
+                raise NotFound(f"the RPC has no method `leases/{name}`")
+
+    async def _claim(self, body: ClaimBody, key: ApiKeyId | None) -> list[ClaimedLease]:
+        leases = await self._leases.claim(body.owner, lease=timedelta(seconds=body.lease_seconds), limit=body.limit)
+        tokens = [format_lease_token(lease_ref(lease), new_secret()) for lease in leases]
+        if leases:
+            hashes = [hash_secret(token) for token in tokens]
+            await self._worker_leases.issue(leases, token_hashes=hashes, api_key=key)
+        for lease, token in zip(leases, tokens, strict=True):
+            self._remember(token, key, lease)
+        return [ClaimedLease(lease=lease, token=token) for lease, token in zip(leases, tokens, strict=True)]
+
+    async def _renew(self, body: RenewBody, key: ApiKeyId | None) -> list[RenewedLease]:
+        """Renew leases and return those that are still held."""
+        found: dict[tuple[int, int], str] = {}
+        leases = []
+        for token in body.tokens:
+            try:
+                lease = await self._cached_lease(token, key)
+            except LeaseLost:
+                continue
+            found[lease.run_key, lease.number] = token
+            leases.append(lease)
+        renewed = await self._leases.renew(body.owner, leases, lease=timedelta(seconds=body.lease_seconds))
+        return [
+            RenewedLease(token=found[lease.run_key, lease.number], expires_at=lease.expires_at) for lease in renewed
+        ]
+
+    async def _commit(self, token: str, number: str, body: bytes, key: ApiKeyId | None) -> Committed:
+        if not (number.isascii() and number.isdigit()) or len(number) > 18:
+            raise Invalid(f"the header `{COMMIT_HEADER}` needs the number of the commit")
+        numbered = CommitNumber(number=int(number), digest=sha256(body).digest())
+        decoded = _decode(body, CommitBody)
+        parts = {field: getattr(decoded, field) for field in CommitBody.__struct_fields__}
+        try:
+            lease = await self._cached_lease(token, key)
+            return await self._ports.journal.commit(Commit(lease=lease, number=numbered, **parts))
+        except LeaseLost:
+            # The commit may have ended its own lease, and only its result was lost.
+            result = await self._worker_leases.repeated(
+                parse_lease_token(token), numbered, token_hash=hash_secret(token), api_key=key
+            )
+            if result is None:
+                raise
+            return result
+
+    async def _cached_lease(self, token: str, key: ApiKeyId | None) -> Lease:
+        """Return the lease of a token that was checked before; it may have been lost since."""
+        lease = self._held.get((token, key))
+        if lease is not None:
+            self._held.move_to_end((token, key))
+            return lease
+        return await self._find(token, key)
+
+    async def _find(self, token: str, key: ApiKeyId | None) -> Lease:
+        """Return the lease of a token that is held now."""
+        ref = parse_lease_token(token)
+        lease = await self._worker_leases.find(ref, token_hash=hash_secret(token), api_key=key)
+        self._remember(token, key, lease)
+        return lease
+
+    async def _find_held(self, token: str, key: ApiKeyId | None) -> Lease | None:
+        try:
+            return await self._find(token, key)
+        except LeaseLost:
+            return None
+
+    def _remember(self, token: str, key: ApiKeyId | None, lease: Lease) -> None:
+        self._held[token, key] = replace(lease, snapshot=None)
+        if len(self._held) > MAX_CACHED_LEASES:
+            self._held.popitem(last=False)
+
+    async def _send_hints(self, receive: Any, send: Any) -> None:
+        """Stream the hints that concern workers, until the worker disconnects."""
+        pending, wake = WakeHint(everything=True), WakeEvent()
+
+        def on_hint(hint: WakeHint) -> None:
+            nonlocal pending
+            if hint.queue or hint.delayed or hint.ended or hint.everything:
+                pending |= replace(hint, runs=frozenset(), grown=())
+                wake.set()
+
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/jsonl")]})
+        gone = start_background(_disconnected(receive), name="holdfast-worker-gone", ended_by="ControlRpc._send_hints")
+        gone.add_done_callback(lambda _: wake.set())
+        try:
+            with self._watcher.listen(on_hint):
+                while not gone.done():
+                    hint, pending = pending, WakeHint()
+                    line = HintLine(
+                        queue=hint.queue, delayed=hint.delayed, ended=sorted(hint.ended), everything=hint.everything
+                    )
+                    body = msgspec.json.encode(line) + b"\n"
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                    await wake.wait(seconds=HINT_KEEPALIVE_SECONDS)
+        finally:
+            await cancel_and_wait([gone])
+
+
+async def _disconnected(receive: Any) -> None:
+    """Wait until the client has disconnected."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _until_disconnected(receive: Any, call: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a call, which is cancelled if its client disconnects first."""
+    gone = start_background(_disconnected(receive), name="holdfast-worker-gone", ended_by="_until_disconnected")
+    calling = start_background(call, name="holdfast-worker-call", ended_by="_until_disconnected")
+    try:
+        await asyncio.wait([gone, calling], return_when=asyncio.FIRST_COMPLETED)
+        if calling.done():
+            return calling.result()
+        raise Unavailable("the worker disconnected")
+    finally:
+        await cancel_and_wait([gone, calling])
+
+
+async def _read_body(receive: Any) -> bytes:
+    chunks, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Invalid("the body is incomplete: the client disconnected")
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if size > MAX_BODY_BYTES:
+            raise TooLarge(f"the body may have at most {MAX_BODY_BYTES} bytes")
+        more = message.get("more_body", False)
+    return b"".join(chunks)
+
+
+def _decode(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.DecodeError as exc:
+        raise Invalid(f"the body is not valid: {describe_error(str(exc), kind)}") from exc
+
+
+async def _respond_error(send: Any, error: HoldfastError) -> None:
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    body = ErrorBody(code=error.code, message=error.message, details=error.details)
+    await _respond(send, status, msgspec.json.encode(body, enc_hook=str))
+
+
+async def _respond(send: Any, status: int, body: bytes) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,2 @@
+-- name: lock_space_budget
+SELECT * FROM space_budgets WHERE space_key = :space_key FOR UPDATE;

@@ -1,0 +1,231 @@
+"""The control RPC from outside: which key may call what, under which lease, and what a body may say."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import httpx2
+import pytest
+
+from holdfast.domain.content import Json
+from holdfast.rpc.protocol import METHODS, PROTOCOL_VERSION
+from tests.api.conftest import write_agents
+from tests.api.server_process import TIMEOUT_SECONDS, run_server
+from tests.scenario.agents.agent_workspace import AgentWorkspace
+
+UNDER_LEASE: Final = sorted({f"{port}/{name}" for port, name in METHODS} | {"leases/release", "leases/fail"})
+"""The calls that need the token of a lease."""
+WITHOUT_LEASE: Final = [
+    *("leases/claim", "leases/renew", "leases/release_leftover", "leases/queue_state"),
+    *("leases/beat", "leases/leave"),
+]
+BODIES: Final[dict[str, Json]] = {
+    "leases/claim": {"owner": "w", "lease_seconds": 60, "limit": 1},
+    "leases/renew": {"owner": "w", "lease_seconds": 60, "tokens": []},
+    "leases/release_leftover": {"tokens": []},
+    "leases/fail": {"error": {"code": "INTERNAL", "message": "x"}},
+}
+
+
+class Rpc:
+    """Calls of a worker, over plain HTTP."""
+
+    def __init__(self, client: httpx2.Client, keys: dict[str, str]) -> None:
+        self.keys = keys
+        self.client = client
+
+    def request(self, path: str, body: Json = None, *, scope: str = "admin") -> Json:
+        """Send a request to the API."""
+        headers = {"Authorization": f"Bearer {self.keys[scope]}"}
+        response = self.client.request("GET" if body is None else "POST", path, json=body, headers=headers)
+        assert response.is_success, response.text
+        return response.json()
+
+    def call(
+        self,
+        method: str,
+        body: Json = None,
+        *,
+        scope: str | None = "worker",
+        lease: str | None = None,
+        commit: str | None = "1",
+        version: str = PROTOCOL_VERSION,
+    ) -> tuple[int, Json]:
+        """Call a method of the RPC; return the status and the result or the code of the error."""
+        headers = {"Holdfast-Rpc-Version": version, "Content-Type": "application/json"}
+        if scope is not None:
+            headers["Authorization"] = f"Bearer {self.keys[scope]}"
+        if lease is not None:
+            headers["Holdfast-Lease"] = lease
+        if commit is not None and method == "journal/commit":
+            headers["Holdfast-Commit"] = commit
+        content = json.dumps(BODIES.get(method, {}) if body is None else body)
+        response = self.client.post(f"/rpc/{method}", content=content, headers=headers)
+        return response.status_code, response.json() if response.is_success else response.json()["code"]
+
+    def claim(self) -> tuple[str, Json]:
+        """Start a run and claim it; return its token and its lease."""
+        self.request("/api/runs", {"agent_type": "bot", "input": "go"})
+        status, claimed = self.call("leases/claim")
+        assert status == 200
+        return claimed[0]["token"], claimed[0]["lease"]
+
+
+@pytest.fixture(scope="module")
+def rpc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
+    folder: Path = tmp_path_factory.mktemp("rpc")
+    write_agents(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))
+    with run_server(folder, "--workers", "0", "--quiet") as server:
+        keys: dict[str, str] = {}
+        for scope in ("admin", "read", "run", "worker"):
+            headers = {"Authorization": f"Bearer {keys['admin']}"} if keys else {}
+            body = {"name": scope, "scope": scope, "every_space": True}
+            keys[scope] = server.request("/api/keys", body, headers=headers)["secret"]
+        admin = {"Authorization": f"Bearer {keys['admin']}"}
+        one_space = {"name": "one", "scope": "worker", "space_ids": ["default"]}
+        keys["one space"] = server.request("/api/keys", one_space, headers=admin)["secret"]
+        other = {"name": "other", "scope": "worker", "every_space": True}
+        keys["other worker"] = server.request("/api/keys", other, headers=admin)["secret"]
+        with httpx2.Client(base_url=server.url, timeout=TIMEOUT_SECONDS, trust_env=False) as client:
+            yield Rpc(client, keys)
+
+
+@pytest.mark.parametrize("method", [*WITHOUT_LEASE, *UNDER_LEASE, "nothing/here"])
+def test_every_call_needs_a_key_of_a_worker(rpc: Rpc, method: str) -> None:
+    assert rpc.call(method, scope=None) == (401, "UNAUTHENTICATED")
+    assert rpc.call(method, scope="read") == (403, "FORBIDDEN")
+    assert rpc.call(method, scope="run") == (403, "FORBIDDEN")
+    assert rpc.call(method, scope="one space") == (403, "FORBIDDEN")
+
+
+def test_a_worker_key_opens_nothing_else(rpc: Rpc) -> None:
+    headers = {"Authorization": f"Bearer {rpc.keys['worker']}"}
+    for path in ("/api/runs", "/api/threads", "/api/keys", "/metrics", "/api/spaces"):
+        assert rpc.client.get(path, headers=headers).status_code == 403, path
+
+
+@pytest.mark.parametrize("method", UNDER_LEASE)
+def test_a_call_needs_the_token_of_its_own_lease(rpc: Rpc, method: str) -> None:
+    token, lease = rpc.claim()
+    body = minimal_body(method)
+    space, run, number, secret = token.split("/")
+    assert rpc.call(method, body)[0] == 400
+    for forged in (
+        f"{space}/{run}/{number}/{'x' * len(secret)}",
+        f"{space}/{run}/{int(number) + 1}/{secret}",
+        f"other/{run}/{number}/{secret}",
+        f"{space}/run_0000/{number}/{secret}",
+    ):
+        assert rpc.call(method, body, lease=forged) == (409, "LEASE_LOST"), forged
+    assert rpc.call(method, body, lease=token, scope="other worker") == (409, "LEASE_LOST")
+    assert rpc.call("leases/release", {"delay_seconds": 0.0}, lease=token)[0] == 200
+    if method != "journal/charge_ended":  # it tells that nothing was charged
+        assert rpc.call(method, body, lease=token) == (409, "LEASE_LOST"), "after its release"
+    status, claimed = rpc.call("leases/claim")
+    assert status == 200
+    assert claimed[0]["lease"]["run_id"] == lease["run_id"]
+    rpc.call("leases/fail", lease=claimed[0]["token"])
+
+
+@pytest.mark.parametrize("method", UNDER_LEASE)
+def test_a_body_names_no_lease_key_or_space(rpc: Rpc, method: str) -> None:
+    token, lease = rpc.claim()
+    for field, value in (("lease", lease), ("space_id", "default"), ("run_key", 1), ("number", 1)):
+        body = minimal_body(method) | {field: value}
+        assert rpc.call(method, body, lease=token) == (400, "INVALID"), field
+    rpc.call("leases/fail", lease=token)
+
+
+def test_a_commit_is_applied_once_however_often_it_is_sent(rpc: Rpc) -> None:
+    token, lease = rpc.claim()
+    commit = {"events": [{"type": "CUSTOM", "name": "mine", "value": 1}]}
+    status, first = rpc.call("journal/commit", commit, lease=token, commit="1")
+    assert status == 200
+    assert rpc.call("journal/commit", commit, lease=token, commit="1") == (200, first)
+    assert rpc.call("journal/commit", {"iterations": 1}, lease=token, commit="1") == (409, "CONFLICT")
+    end = {"move": {"to": "completed"}}
+    status, last = rpc.call("journal/commit", end, lease=token, commit="2")
+    assert status == 200
+    assert rpc.call("journal/commit", end, lease=token, commit="2") == (200, last)
+    assert rpc.call("journal/commit", commit, lease=token, commit="3") == (409, "LEASE_LOST")
+    assert rpc.request(f"/api/runs/{lease['run_id']}")["last_event_seq"] == last["last_event_seq"]
+    for number in ("", "-1", "1.5", "9" * 30, "x"):
+        assert rpc.call("journal/commit", end, lease=token, commit=number) == (400, "INVALID")
+
+
+def test_a_run_ends_and_spawns_only_runs_of_its_own(rpc: Rpc) -> None:
+    token, lease = rpc.claim()
+    other = rpc.request("/api/runs", {"agent_type": "bot", "input": "other"})
+    assert rpc.call("subagents/end", {"runs": [other["id"]]}, lease=token) == (404, "NOT_FOUND")
+    child = {"id": "run_forged", "thread": {}, "agent_type": "bot", "parent_run_id": other["id"]}
+    assert rpc.call("subagents/spawn", {"new": child}, lease=token) == (400, "INVALID")
+    assert rpc.call("journal/commit", {"children": [child]}, lease=token) == (400, "INVALID")
+    rpc.call("leases/fail", lease=token)
+    (queued,) = rpc.call("leases/claim")[1]
+    rpc.call("leases/fail", lease=queued["token"])
+
+
+def test_a_worker_announces_itself(rpc: Rpc) -> None:
+    me = {"id": "far-1", "host": "far", "pid": 7, "version": "0.1.0", "concurrency": 3}
+    assert rpc.call("leases/beat", me) == (200, None)
+    seen = {each["id"]: each for each in rpc.request("/api/workers")["items"]}
+    assert (seen["far-1"]["host"], seen["far-1"]["concurrency"]) == ("far", 3)
+    assert rpc.call("leases/leave", {"owner": "far-1"}) == (200, None)
+    assert "far-1" not in {each["id"] for each in rpc.request("/api/workers")["items"]}
+
+
+def test_a_worker_of_another_version_is_told_so(rpc: Rpc) -> None:
+    for version in ("0", "2", ""):
+        assert rpc.call("leases/queue_state", version=version) == (400, "INVALID")
+
+
+def test_bad_requests_are_refused(rpc: Rpc) -> None:
+    assert rpc.call("nothing/here", lease="x") == (404, "NOT_FOUND")
+    assert rpc.call("leases/steal") == (404, "NOT_FOUND")
+    assert rpc.call("leases/claim", {"owner": 5, "lease_seconds": 60, "limit": 1}) == (400, "INVALID")
+    assert rpc.call("leases/claim", {"owner": "w", "lease_seconds": 0, "limit": 1}) == (400, "INVALID")
+    assert rpc.call("leases/claim", {"owner": "w", "lease_seconds": 60, "limit": 100_000}) == (400, "INVALID")
+    headers = {"Holdfast-Rpc-Version": PROTOCOL_VERSION, "Authorization": f"Bearer {rpc.keys['worker']}"}
+    for content in (b"{", b"[]", b"\xff", b"null"):
+        assert rpc.client.post("/rpc/leases/claim", content=content, headers=headers).status_code == 400
+    assert rpc.client.get("/rpc/leases/claim", headers=headers).status_code == 404
+
+
+def minimal_body(method: str) -> dict[str, Json]:
+    """Return the smallest body that a method accepts."""
+    given: dict[str, dict[str, Json]] = {
+        "journal/history": {"before": 1, "limit": 1},
+        "journal/charge_ended": {"usage": {}},
+        "journal/next_task_id": {"step": "s"},
+        "leases/fail": {"error": {"code": "INTERNAL", "message": "x"}},
+        "library/file": {"file": "file_x"},
+        "library/file_info": {"file": "file_x"},
+        "library/artifact": {"artifact": "art_x"},
+        "library/skill_file": {"skill": "skl_x", "path": "x"},
+        "memory/recall": {"query": {"text": "x"}},
+        "memory/memories": {"ids": []},
+        "memory/equal": {"text": "x"},
+        "memory/messages": {"names": []},
+        "memory/conversation": {"runs": []},
+        "memory/provenance": {"memory": "mem_x"},
+        "memory/walk": {"start": "x", "max_depth": 1, "relation_types": None, "limit": 1},
+        "memory/timeline": {"query": {}},
+        "memory/file": {"path": {"name": "MEMORY.md"}},
+        "memory/change_file": {"path": {"name": "MEMORY.md"}, "change": {"text": "x"}},
+        "memory/search_files": {"query": "x", "owners": [None], "limit": 1},
+        "subagents/spawn": {"new": {"id": "run_x", "thread": {}, "agent_type": "bot"}},
+        "subagents/subscribe": {"target": "run_x"},
+        "subagents/taint": {"run": "run_x"},
+        "subagents/end": {"runs": []},
+        "remote/call": {"name": "x", "arguments": {}, "key": "k"},
+        "remote/trust": {"name": "x", "digest": "d"},
+        "remote/resume": {
+            "name": "x",
+            "arguments": {},
+            "key": "k",
+            "interrupt": {"message": "m", "response_schema": {}, "state": {}},
+            "response": None,
+        },
+    }
+    return given.get(method, {})

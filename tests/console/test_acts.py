@@ -1,0 +1,140 @@
+"""What a person does on the screens besides conversations: plan items, memories, schedules, keys, settings, skills."""
+
+import pytest
+
+from tests.api.server_process import Server
+from tests.console.conftest import OpenPage
+from tests.console.hostile import HOSTILE_TEXTS
+from tests.console.story import LISTS, tell
+from tests.console.test_safety import assert_harmless
+from tests.console.test_screens import AXE, go
+
+pytestmark = pytest.mark.xdist_group("console")
+AT = "2099-01-01T00:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def places(server: Server) -> dict[str, str]:
+    """Fill the server, and return the addresses of single things."""
+    return tell(server)
+
+
+async def test_a_plan_item_is_completed_from_the_board(server: Server, open_page: OpenPage) -> None:
+    thread = server.request("/api/runs?wait=30", {"input": "x", "agent_type": "echo"})["thread_id"]
+    server.request(f"/api/threads/{thread}/tasks", {"title": "Bake the bread"})
+    page = await open_page(f"{server.url}/console/board")
+    await page.get_by_role("button", name="Change “Bake the bread”").click()
+    await page.get_by_role("menuitem", name="Start").click()
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".is-in_progress :text('Bake the bread')")
+    await page.get_by_role("button", name="Change “Bake the bread”").click()
+    await page.get_by_role("menuitem", name="Complete…").click()
+    await page.keyboard.type("two loaves")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".is-completed :text('two loaves')")
+
+
+async def test_an_edited_memory_supersedes_the_old_one(
+    server: Server, open_page: OpenPage, places: dict[str, str]
+) -> None:
+    memory = server.request("/api/memories", {"text": "Rye is sold out.", "type": "semantic"})["id"]
+    page = await open_page(f"{server.url}/console/memory/{memory}")
+    await page.get_by_role("button", name="Edit…").click()
+    await page.get_by_role("textbox", name="Statement").fill("Rye is back.")
+    await page.get_by_role("button", name="Replace").click()
+    await page.get_by_role("link", name="Rye is back.").click()
+    await page.wait_for_selector("section:has-text('It replaced') >> text=Rye is sold out.")
+    await go(page, "memory?q=rye")
+    await page.wait_for_selector(".row :text('superseded')")
+    await go(page, places["memory/one"])
+    await page.get_by_role("link", name="user, message 0").click()  # from a memory to the message it came from
+    await page.wait_for_selector(".entry.user .text:has-text('When does the bakery close?')")
+
+
+async def test_a_schedule_is_run_and_paused_and_its_firings_say_why(
+    server: Server, open_page: OpenPage, places: dict[str, str]
+) -> None:
+    page = await open_page(f"{server.url}/console/{places['schedules/one']}")
+    await page.wait_for_selector("text=somebody asked for it")
+    await page.get_by_role("button", name="Pause").click()
+    await page.get_by_role("button", name="Resume").click()
+    await page.get_by_role("button", name="Pause").wait_for()
+    await page.get_by_role("button", name="Change…").click()
+    await page.get_by_label("Cron line").fill("every now and then")
+    await page.get_by_role("button", name="Save").click()
+    await page.wait_for_selector("dialog [role=alert]")  # refused: the words beside the control, the input kept
+    assert await page.get_by_label("Cron line").input_value() == "every now and then"
+
+
+async def test_a_setting_that_somebody_else_changed_is_not_overwritten(server: Server, open_page: OpenPage) -> None:
+    page = await open_page(f"{server.url}/console/settings")
+    await page.get_by_role("button", name="Change locale").click()
+    server.request("/settings", {"default_agent": "echo"}, method="PATCH")
+    await page.get_by_label("Value, as JSON").fill('"ja"')
+    await page.get_by_role("button", name="Save").click()
+    await page.wait_for_selector("dialog [role=alert]")
+    assert server.request("/settings")["settings"]["locale"] is None
+    await page.reload()
+    await page.get_by_role("button", name="Change locale").click()
+    await page.get_by_label("Value, as JSON").fill('"ja"')
+    await page.get_by_role("button", name="Save").click()
+    await page.wait_for_selector(".row:has-text('locale') :text('\"ja\"')")
+
+
+async def test_no_hostile_text_runs_on_any_screen(server: Server, open_page: OpenPage, places: dict[str, str]) -> None:
+    texts = [text.replace("\x1b", "") for text in HOSTILE_TEXTS]
+    thread = server.request("/api/runs?wait=30", {"input": "x", "agent_type": "echo"})["thread_id"]
+    run = {"type": "run", "agent": "echo", "input": texts[0]}
+    found: list[str] = []
+    for at in range(0, len(texts), 4):
+        text = "\n".join(texts[at : at + 4])
+        memory = server.request("/api/memories", {"text": text, "title": texts[at][:200]})
+        found.append(f"memory/{memory['id']}")
+        name = text[:100].strip()
+        server.request(f"/api/threads/{thread}/tasks", {"title": name, "description": text})
+        reminder = {"content": text, "trigger_type": "time", "trigger_value": "in 2 h", "context": text}
+        found.append(f"reminders/{server.request('/api/reminders', reminder)['id']}")
+        found.append(f"schedules/{server.request('/api/schedules', {'name': name, 'at': AT, 'action': run})['id']}")
+    skill = {"name": "hostile", "description": texts[0], "instructions": "\n\n".join(texts[:61])}
+    server.request("/api/skills", skill)
+    server.request("/api/spaces", {"id": "evil", "name": texts[2][:100]})
+    page = await open_page(f"{server.url}/console/threads")
+    for path in (*LISTS, "skills/hostile", *found[:: len(found) // 12]):
+        await go(page, path)
+        await assert_harmless(page)
+
+
+async def test_the_palette_goes_to_screens_and_threads_and_finds_in_everything(
+    server: Server, open_page: OpenPage, places: dict[str, str]
+) -> None:
+    page = await open_page(f"{server.url}/console/threads")
+    await page.wait_for_selector(".thread")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("sched")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("h1:has-text('Schedules')")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("when does the bak")
+    await page.wait_for_selector(".palette [role=option]:has-text('When does the bakery close?')")
+    if AXE.is_file():
+        await page.evaluate(AXE.read_text())
+        report = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert [each["id"] for each in report["violations"]] == []
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector(".entry.user")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("Saturdays")
+    await page.wait_for_timeout(300)
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("section:has-text('Memories') mark")
+    run = server.request("/api/runs?limit=1")["items"][0]
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type(run["id"])
+    await page.wait_for_selector(f".palette [role=option]:has-text('{run['id']}')")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("aside .waterfall")
+    assert page.url.endswith(f"/{run['id']}?side=steps")
+    await page.keyboard.press("Control+k")
+    await page.wait_for_selector(".palette")
+    await page.keyboard.press("Escape")
+    await page.wait_for_selector(".palette", state="detached")
