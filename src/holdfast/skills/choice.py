@@ -1,25 +1,26 @@
 """The choice of skills by relevance: an index over a catalog, and the score of each skill for a conversation.
 
     "Draft me a short e-mail"      trigger `draft email`     10 points
+    "Word a note to my landlord"   trigger `write|word note`  10 points
     "スライドを10枚作って"            trigger `スライド 作`        10 points
     "I am happy with the app"      nothing                    0 points
 
-Words are compared by their stem, never as parts of other words. The words of a trigger must occur in its order, near
-each other, in one sentence; in Japanese, which has no spaces, the parts of a trigger are found in the text, and
-katakana words only as a whole. A skill without triggers is found by its name and description. One word is not enough:
-below `MIN_SCORE` nothing is chosen.
+Words are compared by their stem, never as parts of other words. The words of a trigger, each one of the alternatives
+that `|` separates, must occur in its order, near each other, in one sentence; in Japanese, which has no spaces, the
+parts of a trigger are found in the text, and katakana words only as a whole. A skill without triggers is found by its
+name and description. One word is not enough: below `MIN_SCORE` nothing is chosen.
 """
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from itertools import groupby
 from typing import Final, NamedTuple
 
 import msgspec
 
-from holdfast.domain.skill import Skill
+from holdfast.domain.skill import MAX_TRIGGER_CHARS, Skill
 from holdfast.memory.analyser import fold, terms
 
 MIN_SCORE: Final = 9.0
@@ -50,19 +51,20 @@ _QUESTION_WEIGHT: Final = 0.5
 _MAX_QUESTION_WORDS: Final = 8
 _MAX_WORD_GAP: Final = 3
 _MAX_TEXT_GAP: Final = 12
+_MAX_PARTS: Final = 6
+_MAX_ALTERNATIVES: Final = 64
+_MAX_TRIES: Final = 4
+"""What is compared of a trigger, and how often it is tried in a sentence: anybody may write one, for any text."""
 _SENTENCE_ENDS: Final = str.maketrans(dict.fromkeys(".!?。！？\n；", "\n"))
-_GENERIC: Final = frozenset(
-    terms(
-        "use using used user ask asks asked request requests task work works working help helps make makes create "
-        "creates want need needs skill skills thing things way time new good best write read file files text "
-        "document documents content information data provide support include including based other tool tools agent "
-        "one two several such before after first next open part parts point points place question"
-    )
-).union(
-    {"a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "in", "is", "it", "not", "of", "on", "or", "that"}
-    | {"the", "this", "to", "what", "when", "who", "with", "without"}
+_GENERIC_TEXT: Final = (
+    "use using used user ask asks asked request requests task work works working help helps make makes create "
+    "creates want need needs skill skills thing things way time new good best write read file files text "
+    "document documents content information data provide support include including based other tool tools agent "
+    "one two several such before after first next open part parts point points place question"
 )
-"""Words in descriptions that say nothing about the kind of work."""
+_GENERIC_WORDS: Final = (
+    "a an and are as at be by for from in is it not of on or that the this to what when who with without"
+)
 _QUESTION_STARTS: Final = (
     "what is ",
     "what are ",
@@ -96,6 +98,46 @@ _QUESTION_PARTS: Final = (
 )
 
 
+_OTHER_STARTS: Final = (
+    "where did ",
+    "where is ",
+    "where are ",
+    "when did ",
+    "when is ",
+    "what year ",
+    "how many ",
+    "has ",
+    "have you ",
+    "did ",
+    "who wrote ",
+    "who made ",
+    "remind me ",
+    "translate",
+    "send the ",
+    "forward the ",
+    "delete the ",
+    "open the ",
+)
+_OTHER_PARTS: Final = (
+    "どこに",
+    "どこへ",
+    "どこです",
+    "っけ",
+    "リマインド",
+    "思い出させ",
+    "何通",
+    "何件",
+    "」って",
+)
+"""What begins or marks a sentence that asks about work that is done, or for something else than the work itself."""
+
+
+@cache
+def _generic_terms() -> frozenset[str]:
+    """Return the words in descriptions that say nothing about the kind of work."""
+    return frozenset(terms(_GENERIC_TEXT)).union(_GENERIC_WORDS.split())
+
+
 class Segment(NamedTuple):
     """A text of the conversation, and how much it counts."""
 
@@ -112,36 +154,45 @@ class ScoredSkill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Trigger(NamedTuple):
+    """A trigger: for each of its parts the alternatives, as they are compared and as they are shown."""
+
     skill: int
-    label: str
-    parts: tuple[str, ...]
+    kind: str
+    parts: tuple[Mapping[str, str], ...]
     points: float
+
+    def label(self, matched: Sequence[str]) -> str:
+        """Return what is shown as the reason."""
+        shown = " ".join(part[each] for part, each in zip(self.parts, matched, strict=True))
+        return f"{self.kind} `{shown}`"
 
 
 class _Evidence:
     """What speaks for one skill: triggers, and words of its name, tags and description."""
 
     def __init__(self) -> None:
-        self.triggers: dict[_Trigger, float] = {}
+        self.triggers: dict[tuple[str, ...], tuple[float, str]] = {}
+        """Points and label by the words that were found."""
         self.words: dict[str, tuple[float, str]] = {}
 
-    def add_trigger(self, trigger: _Trigger, weight: float) -> None:
-        """Count a trigger with the best of its weights."""
-        self.triggers[trigger] = max(self.triggers.get(trigger, 0.0), weight * trigger.points)
+    def add_trigger(self, trigger: _Trigger, matched: tuple[str, ...], weight: float) -> None:
+        """Count what was found of a trigger once, with the best of its points."""
+        points = (weight * trigger.points, trigger.label(matched))
+        self.triggers[matched] = max(self.triggers.get(matched, (0.0, "")), points)
 
     def add_word(self, word: str, points: float, label: str) -> None:
         """Count a word once, as the best that it stands for."""
         self.words[word] = max(self.words.get(word, (0.0, "")), (points, label))
 
     def points(self, *, max_word_points: float) -> tuple[float, dict[str, float]]:
-        """Return the score and its parts: a word of a trigger, and a trigger within another one, do not count again."""
-        kept: list[tuple[_Trigger, float]] = []
-        for trigger, value in sorted(self.triggers.items(), key=lambda item: (-len(item[0].parts), -item[1])):
-            if not any({*trigger.parts} <= {*other.parts} for other, _ in kept):
-                kept.append((trigger, value))
-        parts = {trigger.label: value for trigger, value in kept}
+        """Return the score and its parts: no word counts twice, neither in two triggers nor beside one."""
+        parts: dict[str, float] = {}
+        covered: set[str] = set()
+        for matched, (value, label) in sorted(self.triggers.items(), key=lambda item: (-len(item[0]), -item[1][0])):
+            if covered.isdisjoint(matched):
+                parts[label] = value
+            covered.update(matched)
         strong = sum(parts.values())
-        covered = {part for trigger in self.triggers for part in trigger.parts}
         words = {label: value for word, (value, label) in self.words.items() if word not in covered}
         return strong + min(sum(words.values()), max_word_points), {**parts, **words}
 
@@ -163,9 +214,9 @@ class SkillIndex:
         for number, skill in enumerate(self.skills):
             triggers, name = _all_triggers(skill), skill.name.replace("-", " ").replace("_", " ")
             self._max_word_points.append(_MAX_WORD_POINTS if triggers else _MAX_UNTRIGGERED_POINTS)
-            self._add_trigger(number, f"called `{name}`", name, points=_NAME_POINTS)
+            self._add_trigger(number, "called", name, points=_NAME_POINTS)
             for trigger in triggers:
-                self._add_trigger(number, f"trigger `{trigger}`", trigger)
+                self._add_trigger(number, "trigger", trigger)
             for word in dict.fromkeys(word for tag in skill.tags for word in _words(tag)):
                 self._words[word].append((number, _TAG_POINTS, f"tag `{word}`"))
             for word in dict.fromkeys(_words(name)):
@@ -188,7 +239,7 @@ class SkillIndex:
             text = fold(_clip(segment.text))
             weight = segment.weight * (_QUESTION_WEIGHT if _is_question(text) else 1.0)
             for sentence in text.translate(_SENTENCE_ENDS).split("\n"):
-                self._read_sentence(sentence, weight, found)
+                self._read_sentence(sentence, weight * _sentence_weight(sentence), found)
         scored = [self._scored(number, evidence) for number, evidence in found.items()]
         return sorted(
             (each for each in scored if each.score > 0),
@@ -204,37 +255,42 @@ class SkillIndex:
 
     def _read_sentence(self, sentence: str, weight: float, found: dict[int, _Evidence]) -> None:
         words = _words(sentence)
+        tries: Counter[str] = Counter()
         for position, word in enumerate(words):
+            tries[word] += 1
+            if tries[word] > _MAX_TRIES:
+                continue
             for number, points, label in self._words.get(word, ()):
                 found[number].add_word(word, weight * points, label)
             for trigger in self._word_triggers.get(word, ()):
-                if _follows(words, position, trigger.parts):
-                    found[trigger.skill].add_trigger(trigger, weight)
+                if matched := _follows(words, position, trigger.parts):
+                    found[trigger.skill].add_trigger(trigger, matched, weight)
         if not sentence.isascii():
             for first in set(sentence):
                 for trigger in self._text_triggers.get(first, ()):
-                    if _occurs(sentence, trigger.parts):
-                        found[trigger.skill].add_trigger(trigger, weight)
+                    if matched := _occurs(sentence, trigger.parts):
+                        found[trigger.skill].add_trigger(trigger, matched, weight)
 
-    def _add_trigger(self, number: int, label: str, text: str, *, points: float | None = None) -> None:
+    def _add_trigger(self, number: int, kind: str, text: str, *, points: float | None = None) -> None:
         folded = fold(text).strip()
         strong = folded.endswith("!")
-        folded = folded.rstrip("!")
-        if any(map(_is_unspaced, folded)):
-            parts = tuple(folded.split())
-            strength = points or (_STRONG_POINTS if strong else _text_points(parts))
-            self._text_triggers[parts[0][0]].append(_Trigger(number, label, parts, strength))
+        unspaced = any(map(_is_unspaced, folded))
+        words = folded.rstrip("!").split()
+        parts = [part for each in words for part in _parts(each, unspaced=unspaced) if part][:_MAX_PARTS]
+        if not parts or (points is not None and len(parts) == 1 and not unspaced):
             return
-        words = tuple(_words(folded))
-        if words and (points is None or len(words) > 1):
-            strength = points or (_STRONG_POINTS if strong else _TRIGGER_POINTS[min(len(words), 3) - 1])
-            self._word_triggers[words[0]].append(_Trigger(number, label, words, strength))
+        index = self._text_triggers if unspaced else self._word_triggers
+        for first, shown in parts[0].items():
+            by_size = _text_points(first, len(parts)) if unspaced else _TRIGGER_POINTS[min(len(parts), 3) - 1]
+            strength = points or (_STRONG_POINTS if strong else by_size)
+            trigger = _Trigger(number, kind, ({first: shown}, *parts[1:]), strength)
+            index[first[0] if unspaced else first].append(trigger)
 
 
 def _description_words(skill: Skill) -> dict[str, None]:
     texts = [skill.description, *(text.description for text in skill.translations.values())]
     return dict.fromkeys(
-        word for text in texts for word in _words(fold(text)) if len(word) > 1 and word not in _GENERIC
+        word for text in texts for word in _words(fold(text)) if len(word) > 1 and word not in _generic_terms()
     )
 
 
@@ -289,31 +345,60 @@ def _is_question(text: str) -> bool:
     return not text.isascii() and len(text) <= 40 and any(part in text for part in _QUESTION_PARTS)
 
 
-def _follows(words: Sequence[str], position: int, parts: Sequence[str]) -> bool:
-    """Return whether the words of a trigger, whose first is at `position`, follow each other closely."""
+def _parts(text: str, *, unspaced: bool) -> list[dict[str, str]]:
+    """Return the alternatives of a part of a trigger by what is compared: the text itself, or the stem of a word.
+
+    Of an alternative with a hyphen, its last word is compared; one without alternatives stands for all its words.
+    """
+    alternatives = [each for each in text.split("|") if each][:_MAX_ALTERNATIVES]
+    if unspaced:
+        return [{each: each for each in alternatives}]
+    words = _words(text)
+    if len(alternatives) == 1:
+        return [{words[0]: text}] if len(words) == 1 else [{word: word} for word in words]
+    return [{words[-1]: each for each in alternatives if (words := _words(each))}]
+
+
+def _sentence_weight(sentence: str) -> float:
+    """Return less for a sentence that asks about a thing that is there, or for something else to be done with it."""
+    start = sentence.lstrip()
+    elsewhere = start.startswith(_OTHER_STARTS) or (not start.isascii() and any(part in start for part in _OTHER_PARTS))
+    return _QUESTION_WEIGHT if elsewhere else 1.0
+
+
+def _follows(words: Sequence[str], position: int, parts: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
+    """Return the words of a trigger, whose first is at `position`, if they follow each other closely."""
+    reached: dict[int, tuple[str, ...]] = {position: (words[position],)}
     for part in parts[1:]:
-        window = words[position + 1 : position + 2 + _MAX_WORD_GAP]
-        if part not in window:
-            return False
-        position += 1 + window.index(part)
-    return True
+        following: dict[int, tuple[str, ...]] = {}
+        for at, matched in reached.items():
+            for place in range(at + 1, min(at + 2 + _MAX_WORD_GAP, len(words))):
+                if words[place] in part and place not in following:
+                    following[place] = (*matched, words[place])
+        reached = following
+    return next(iter(reached.values()), ())
 
 
-def _occurs(text: str, parts: Sequence[str]) -> bool:
-    """Return whether the parts of a trigger occur in a text in their order, near each other."""
+def _occurs(text: str, parts: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
+    """Return what occurs of a trigger in a text, if its parts do in their order, near each other."""
+    (first,) = parts[0]
     start = -1
-    while True:
-        start = _find_word(text, parts[0], start + 1)
+    for _ in range(_MAX_TRIES):
+        start = _find_word(text, first, start + 1)
         if start < 0:
-            return False
-        end = start + len(parts[0])
+            break
+        end, matched = start + len(first), [first]
         for part in parts[1:]:
-            found = _find_word(text, part, end)
-            if found < 0 or found - end > _MAX_TEXT_GAP:
+            within = text[: end + _MAX_TEXT_GAP + MAX_TRIGGER_CHARS]
+            places = [(found, each) for each in part if (found := _find_word(within, each, end)) >= 0]
+            nearest, each = min(places, default=(len(text), ""))
+            if not each or nearest - end > _MAX_TEXT_GAP:
                 break
-            end = found + len(part)
+            end = nearest + len(each)
+            matched.append(each)
         else:
-            return True
+            return tuple(matched)
+    return ()
 
 
 def _find_word(text: str, part: str, start: int) -> int:
@@ -343,12 +428,10 @@ def _is_unspaced(character: str) -> bool:
     return "\u3040" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff"
 
 
-def _text_points(parts: Sequence[str]) -> float:
-    """Return the points of a trigger: one noun is weak, a verb form or two parts are strong."""
-    if len(parts) > 1:
+def _text_points(first: str, count: int) -> float:
+    """Return the points of a trigger of so many parts: one noun is weak, a verb form or two parts are strong."""
+    if count > 1:
         return _TRIGGER_POINTS[1]
-    part = parts[0]
-    is_verb = any("\u3041" <= each <= "\u3096" for each in part) and not all(
-        "\u3041" <= each <= "\u3096" for each in part
-    )
-    return MIN_SCORE if is_verb and len(part) >= 3 else _TRIGGER_POINTS[0]
+    kana = ["\u3041" <= each <= "\u3096" for each in first]
+    is_verb = any(kana) and not all(kana)
+    return MIN_SCORE if is_verb and len(first) >= 3 else _TRIGGER_POINTS[0]

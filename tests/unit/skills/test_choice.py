@@ -101,3 +101,33 @@ def test_a_long_message_is_read_at_its_ends_only() -> None:
     made = skill("it", "draft email")
     assert chosen(f"draft an email\n{'word ' * 100_000}", made) == ["it"]
     assert chosen(f"{'word ' * 50_000} draft an email {'word ' * 50_000}", made) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["draft a short letter", "word me an e-mail", "Compose the reply", "手紙を書いて", "返信を作って"]
+)
+def test_a_part_of_a_trigger_may_have_alternatives(text: str) -> None:
+    made = skill("it", "draft|word|compose letter|e-mail|reply", "手紙|返信 書いて|作って")
+    assert chosen(text, made) == ["it"]
+    assert chosen("the letter that I drafted", made) == chosen("letter draft", made) == []
+
+
+def test_alternatives_are_tried_until_all_parts_fit() -> None:
+    made = skill("it", "make this|email sound")
+    (scored,) = SkillIndex([made]).score([Segment("make this email to a friend sound nice", 1.0)])
+    assert scored.reasons == ["trigger `make email sound`: 12.0"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Where did I put the draft letter?",
+        "Remind me to draft a letter",
+        "translate: draft letter",
+        "手紙を書いたのはいつだっけ",
+    ],
+)
+def test_work_that_is_only_spoken_of_is_not_a_request(text: str) -> None:
+    made = skill("it", "draft letter", "手紙 書い")
+    assert chosen(text, made) == []
+    assert chosen(f"{text}. Draft the letter.", made) == ["it"]
