@@ -26,7 +26,8 @@ CHROMIUM_OPTIONS: Final = [
 ]
 DESKTOP: Final = {"width": 1280, "height": 900}
 PHONE: Final = {"width": 390, "height": 844}
-TIMEOUT_MS: Final = 15_000
+TIMEOUT_MS: Final = 60_000
+"""After which a page counts as hanging, also on a loaded machine."""
 
 
 class OpenPage(Protocol):

@@ -43,7 +43,7 @@ async def take(server: Server, release: Json, places: dict[str, str]) -> None:
     screens = {"threads": "/console/threads", "thread": thread, "inbox": "/console/inbox"}
     screens |= {"steps": f"{thread}?side=steps", "told": f"{thread}?side=context"}
     screens |= {"context": f"/console/r/{release['id']}/context"}
-    screens |= {path.replace("/", "-"): f"/console/{path}" for path in LISTS}
+    screens |= {path.partition("?")[0].replace("/", "-"): f"/console/{path}" for path in LISTS}
     screens |= {name.replace("/", "-"): f"/console/{path}" for name, path in places.items() if name not in screens}
     screens = {name: path for name, path in screens.items() if not wanted or name in wanted}
     async with async_playwright() as playwright:
@@ -56,7 +56,9 @@ async def take(server: Server, release: Json, places: dict[str, str]) -> None:
                     page = await context.new_page()
                     await page.goto(server.url + path)
                     await page.wait_for_selector("main h1")
-                    await page.wait_for_timeout(500)
+                    await page.wait_for_selector("footer .is-live", state="attached")
+                    await page.wait_for_selector(".loading", state="detached")
+                    await page.wait_for_timeout(500)  # what moves comes to rest
                     await page.screenshot(path=FOLDER / f"{name}-{size}-{theme}.png")
                     await page.close()
                 await context.close()

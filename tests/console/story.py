@@ -12,7 +12,7 @@ _MEMORIES = (
 
 def tell(server: Server) -> dict[str, str]:
     """Fill the default space of a server, and return the addresses of the screens that show one thing."""
-    thread = server.request("/api/runs?wait=30", {"input": "When does the bakery close?", "agent_type": "guide"})
+    thread = server.request("/api/runs?wait=30", {"input": "When does the bakery close?", "agent_type": "baker"})
     message = server.request(f"/api/threads/{thread['thread_id']}/messages")["items"][0]
     source: Json = {"message_id": message["id"], "thread_id": thread["thread_id"], "start": 5, "end": 20}
     first, *_ = [
@@ -20,7 +20,7 @@ def tell(server: Server) -> dict[str, str]:
         for text, kind, weight in _MEMORIES
     ]
     newer: Json = {"memory": {"text": "The bakery closes at 17:00 on Saturdays.", "type": "semantic"}}
-    server.request(f"/api/memories/{first['id']}/supersede", newer)
+    kept = server.request(f"/api/memories/{first['id']}/supersede", newer)
     run: Json = {"type": "run", "agent": "guide", "input": "What is left of yesterday?"}
     morning = server.request("/api/schedules", {"name": "morning", "cron": "0 9 * * 1-5", "action": run})
     server.request(f"/api/schedules/{morning['id']}/run", {}, method="POST")
@@ -39,6 +39,8 @@ def tell(server: Server) -> dict[str, str]:
     }
     made = server.request("/api/skills", skill)
     server.request(f"/api/skills/{made['id']}", {"description": "Use it for prices."}, method="PATCH")
+    asked = "When does the bakery close on Saturdays, and what is the price of rye bread?"
+    server.request("/api/runs?wait=30", {"input": asked, "agent_type": "baker"})
     server.request("/api/budget", {"period": "month", "cost_usd": 50}, method="PUT")
     server.request("/api/spaces", {"id": "kitchen", "name": "Kitchen"})
     talk = server.request("/api/runs?wait=30", {"input": "Which flour for the rye bread?", "agent_type": "echo"})
@@ -56,10 +58,12 @@ def tell(server: Server) -> dict[str, str]:
         "compare": f"{thread_path}/compare/{forks[0]['id']}/{forks[1]['id']}",
         "context": f"r/{forks[1]['id']}/context",
         "memory/one": f"memory/{first['id']}",
+        "memory/told": f"memory/{kept['id']}",
         "schedules/one": f"schedules/{morning['id']}",
         "reminders/one": f"reminders/{reminder['id']}",
         "daemons/one": "daemons/watcher",
         "skills/one": "skills/price-list",
+        "skills/used": "skills/short-answers",
         "agents/one": "agents/releaser",
     }
 

@@ -1,5 +1,7 @@
 """What a person does on the screens besides conversations: plan items, memories, schedules, keys, settings, skills."""
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.api.server_process import Server
@@ -8,6 +10,9 @@ from tests.console.hostile import HOSTILE_TEXTS
 from tests.console.story import LISTS, tell
 from tests.console.test_safety import assert_harmless
 from tests.console.test_screens import AXE, go
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
 
 pytestmark = pytest.mark.xdist_group("console")
 AT = "2099-01-01T00:00:00Z"
@@ -25,10 +30,12 @@ async def test_a_plan_item_is_completed_from_the_board(server: Server, open_page
     page = await open_page(f"{server.url}/console/board")
     await page.get_by_role("button", name="Change “Bake the bread”").click()
     await page.get_by_role("menuitem", name="Start").click()
+    await page.wait_for_selector("dialog :focus")
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".is-in_progress :text('Bake the bread')")
     await page.get_by_role("button", name="Change “Bake the bread”").click()
     await page.get_by_role("menuitem", name="Complete…").click()
+    await page.wait_for_selector("dialog :focus")
     await page.keyboard.type("two loaves")
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".is-completed :text('two loaves')")
@@ -49,6 +56,22 @@ async def test_an_edited_memory_supersedes_the_old_one(
     await go(page, places["memory/one"])
     await page.get_by_role("link", name="user, message 0").click()  # from a memory to the message it came from
     await page.wait_for_selector(".entry.user .text:has-text('When does the bakery close?')")
+
+
+async def test_a_memory_and_a_skill_name_the_runs_that_used_them(
+    server: Server, open_page: OpenPage, places: dict[str, str]
+) -> None:
+    memory = places["memory/told"]
+    page = await open_page(f"{server.url}/console/{memory}")
+    used = page.locator("section:has-text('Runs that used it')")
+    await used.get_by_role("link", name="and what is the price of rye bread?").click()
+    await page.wait_for_selector(".told:has-text('The bakery closes at 17:00 on Saturdays.')")
+    await go(page, places["skills/used"])
+    await used.get_by_role("link", name="and what is the price of rye bread?").wait_for()
+    await go(page, f"runs?{memory.replace('memory/', 'memory_id=')}")
+    await page.wait_for_selector("header :text('show all')")
+    await page.wait_for_selector(".row:has-text('and what is the price of rye bread?')")
+    assert await page.locator(".row:has-text('Which flour')").count() == 0
 
 
 async def test_a_schedule_is_run_and_paused_and_its_firings_say_why(
@@ -104,17 +127,49 @@ async def test_no_hostile_text_runs_on_any_screen(server: Server, open_page: Ope
         await assert_harmless(page)
 
 
+async def test_no_hostile_text_runs_where_runs_are_compared_and_explained(server: Server, open_page: OpenPage) -> None:
+    texts = [text.replace("\x1b", "") for text in HOSTILE_TEXTS]
+    said = [{"content": text, "role": role} for text in texts for role in ("user", "assistant")]
+    first = server.request("/api/runs?wait=30", {"messages": [*said, {"content": texts[0]}], "agent_type": "echo"})
+    forks = [
+        server.request(
+            f"/api/threads/{first['thread_id']}/runs?wait=30",
+            {"messages": [*said, {"content": text}], "base_run_id": first["id"], "base_sequence": 1},
+        )
+        for text in (texts[2], texts[40])
+    ]
+    called = server.request("/api/runs?wait=30", {"input": texts[1], "agent_type": "mimic", "tags": [texts[2][:50]]})
+    thread = f"t/{first['thread_id']}"
+    page = await open_page(f"{server.url}/console/threads")
+    for path in (
+        f"{thread}/compare/{forks[0]['id']}/{forks[1]['id']}",
+        f"r/{forks[1]['id']}/context",
+        f"t/{called['thread_id']}?side=steps",
+        f"t/{called['thread_id']}?side=context",
+        f"r/{called['id']}/context",
+    ):
+        await go(page, path)
+        await page.evaluate("for (const each of document.querySelectorAll('main details')) each.open = true")
+        assert "pwned" in await page.inner_text("main"), path  # the texts are there, as texts
+        await assert_harmless(page)
+
+
+async def find(page: "Page", text: str) -> None:
+    """Open the palette and type a text."""
+    await page.keyboard.press("Control+k")
+    await page.wait_for_selector(".palette :focus")
+    await page.keyboard.type(text)
+
+
 async def test_the_palette_goes_to_screens_and_threads_and_finds_in_everything(
     server: Server, open_page: OpenPage, places: dict[str, str]
 ) -> None:
     page = await open_page(f"{server.url}/console/threads")
     await page.wait_for_selector(".thread")
-    await page.keyboard.press("Control+k")
-    await page.keyboard.type("sched")
+    await find(page, "sched")
     await page.keyboard.press("Enter")
     await page.wait_for_selector("h1:has-text('Schedules')")
-    await page.keyboard.press("Control+k")
-    await page.keyboard.type("when does the bak")
+    await find(page, "when does the bak")
     await page.wait_for_selector(".palette [role=option]:has-text('When does the bakery close?')")
     if AXE.is_file():
         await page.evaluate(AXE.read_text())
@@ -122,15 +177,14 @@ async def test_the_palette_goes_to_screens_and_threads_and_finds_in_everything(
         assert [each["id"] for each in report["violations"]] == []
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".entry.user")
-    await page.keyboard.press("Control+k")
-    await page.keyboard.type("Saturdays")
-    await page.wait_for_timeout(300)
+    await find(page, "Saturdays")
+    await page.wait_for_selector(".palette [role=option]:has-text('Saturdays') >> text=memory")
+    await page.keyboard.press("ArrowUp")  # the last line looks in everything
     await page.keyboard.press("Enter")
     await page.wait_for_selector("section:has-text('Memories') mark")
     run = server.request("/api/runs?limit=1")["items"][0]
-    await page.keyboard.press("Control+k")
-    await page.keyboard.type(run["id"])
-    await page.wait_for_selector(f".palette [role=option]:has-text('{run['id']}')")
+    await find(page, run["id"])
+    await page.wait_for_selector(".palette [role=option] small:text-is('run')")
     await page.keyboard.press("Enter")
     await page.wait_for_selector("aside .waterfall")
     assert page.url.endswith(f"/{run['id']}?side=steps")

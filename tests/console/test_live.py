@@ -11,10 +11,10 @@ from holdfast.domain.content import Json
 from tests.api.server_process import Server, run_server
 from tests.console.conftest import PHONE, OpenPage
 from tests.console.wire import wire_to
-from tests.console.workspace import LONG_ANSWER, write_workspace
+from tests.console.workspace import LONG_ANSWER, write_script, write_workspace
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
+    from playwright.async_api import Page, Route
 
 pytestmark = pytest.mark.xdist_group("console")
 GROWING = ".entry:not(.user, .abandoned) .text"
@@ -30,7 +30,7 @@ def ask(server: Server) -> Json:
     return server.request("/api/runs?wait=30", {"input": "push it", "agent_type": "asker"})
 
 
-async def until(check: Callable[[], Awaitable[bool]], seconds: float = 20) -> None:
+async def until(check: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
     """Wait until a check holds."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not await check():
@@ -50,8 +50,10 @@ async def test_a_text_that_was_cut_twenty_times_equals_the_log(
     async with wire_to(int(server.port)) as wire:
         page = await open_page(f"{wire.url}/console/threads", cut=True)
         for _ in range(rounds):
-            run = start(server, "writer")
-            await page.goto(f"{wire.url}/console/t/{run['thread_id']}")
+            thread = server.request("/api/threads", {"agent_type": "writer"})["id"]
+            await page.goto(f"{wire.url}/console/t/{thread}")
+            await page.wait_for_selector("footer .is-live")  # the cuts fall into the answer, however slow the machine
+            server.request(f"/api/threads/{thread}/runs", {"input": "go"})
             await page.wait_for_selector(GROWING)
             for _ in range(20):
                 wire.cut()
@@ -72,15 +74,18 @@ async def test_a_server_that_is_killed_while_tokens_arrive_loses_and_repeats_not
     write_workspace(tmp_path / "workspace")
     with run_server(tmp_path, "--quiet") as first:
         async with wire_to(int(first.port)) as wire:
-            run = start(first, "writer")
+            half = LONG_ANSWER[: len(LONG_ANSWER) // 2]
+            run = start(first, "halting")  # it writes one half, and the other only after the kill
             page = await open_page(f"{wire.url}/console/t/{run['thread_id']}", cut=True)
-            await page.wait_for_selector(GROWING)
-            await asyncio.sleep(0.5)
+            await until(lambda: _equals(page, half))
+            write_script(
+                tmp_path / "workspace", "halting", {"turns": [{"say": LONG_ANSWER, "chunks": 350, "delay_ms": 2}]}
+            )
             first.kill()
             await page.wait_for_selector("footer .fail")
             with run_server(tmp_path, "--quiet") as second:
                 wire.target = int(second.port)
-                await until(lambda: _equals(page, LONG_ANSWER), 40)
+                await until(lambda: _equals(page, LONG_ANSWER))
                 await _see_the_recovery(page)
                 assert await page.locator(".abandoned").count() == 1
                 assert "nothing was done twice" in await page.inner_text(".break")
@@ -104,14 +109,23 @@ async def test_of_two_pages_that_answer_at_once_one_wins_and_the_other_says_who_
     run = ask(server)
     url = f"{server.url}/console/t/{run['thread_id']}"
     pages = [await open_page(url), await open_page(url)]
+    both = asyncio.Barrier(2)
+
+    async def send_together(route: "Route") -> None:
+        await both.wait()
+        await route.continue_()
+
     for page in pages:
-        await page.wait_for_selector(".ask .first")
-    await asyncio.gather(*(page.evaluate("document.querySelector('.log .ask .first').click()") for page in pages))
+        await page.route("**/respond", send_together)
+        await page.click(".log .ask .first")
     await until(lambda: _ended(server, run["id"]))
-    shown = [await page.inner_text(".notice") for page in pages]
-    await asyncio.sleep(0.3)
+    await until(lambda: _is_told(pages))
     shown = [await page.inner_text(".notice") for page in pages]
     assert sorted("was faster: approved" in text for text in shown) == [False, True], shown
+
+
+async def _is_told(pages: list["Page"]) -> bool:
+    return any(["was faster" in await page.inner_text(".notice") for page in pages])
 
 
 async def _ended(server: Server, run: str) -> bool:
@@ -135,6 +149,7 @@ async def test_a_denial_takes_a_reason_with_the_keyboard_alone(server: Server, o
     page = await open_page(f"{server.url}/console/t/{run['thread_id']}")
     await page.wait_for_selector(".ask")
     await page.keyboard.press("d")
+    await page.wait_for_selector(".ask :focus")
     await page.keyboard.type("not today")
     await page.keyboard.press("Enter")
     await page.wait_for_selector("text=denied")

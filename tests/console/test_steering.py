@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,6 +10,9 @@ from tests.api.server_process import Server, run_server
 from tests.console.conftest import OpenPage
 from tests.console.test_live import start, until
 from tests.console.workspace import write_workspace
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
 
 pytestmark = pytest.mark.xdist_group("console")
 
@@ -25,16 +29,42 @@ async def test_a_newcomer_begins_a_thread_and_reads_the_answer(server: Server, o
     await page.wait_for_selector("header .state:has-text('completed')")
 
 
+async def test_a_newcomer_talks_approves_forks_compares_and_finds_what_it_cost(
+    server: Server, open_page: OpenPage
+) -> None:
+    page = await open_page(f"{server.url}/")
+    await page.get_by_label("Agent", exact=True).select_option("releaser")
+    await page.get_by_label("Begin a thread").fill("Cut the release candidate.")
+    await page.get_by_role("button", name="Send").click()
+    await page.locator(".log .ask").get_by_role("button", name="Approve").click()
+    await page.wait_for_selector("header .state:has-text('completed')")
+    assert "$0.24 of $2.00" in await page.inner_text("header")
+    await page.locator("header").get_by_role("button", name="Fork").click()
+    await page.wait_for_selector(".say :focus")
+    await page.wait_for_selector(".meaning:has-text('Sending begins a branch')")
+    await page.keyboard.type("Leave out the cursor change.")
+    await page.keyboard.press("Enter")
+    await page.locator(".tree a", has_text="Leave out the cursor change.").wait_for()
+    await page.locator("header").get_by_text("Compare").click()
+    await page.wait_for_selector("h1:has-text('Compare two branches')")
+    await page.wait_for_selector(".branch:has-text('Nothing was said here after the common message.')")
+    await page.get_by_role("link", name="Costs").first.click()
+    await page.wait_for_selector("section:has-text('By thread') :text('Cut the release candidate.')")
+
+
 async def test_an_answer_is_forked_and_a_message_edited(server: Server, open_page: OpenPage) -> None:
     run = server.request("/api/runs?wait=30", {"input": "one", "agent_type": "echo"})
     page = await open_page(f"{server.url}/console/t/{run['thread_id']}")
     await page.get_by_role("button", name="Fork from 1").click()
+    await page.wait_for_selector(".say :focus")
     await page.keyboard.type("two")
     await page.keyboard.press("Enter")
     await page.wait_for_url(f"**/t/{run['thread_id']}/run_*")
     await page.wait_for_selector("text=from 1: two")
     await page.wait_for_selector(".entry:not(.user) .text:has-text('two')")
     await page.get_by_role("button", name="Edit").first.click()
+    await until(lambda: _draft_is(page, "one"))
+    await page.wait_for_selector(".say :focus")
     await page.keyboard.press("ControlOrMeta+A")
     await page.keyboard.type("three")
     await page.keyboard.press("Enter")
@@ -53,7 +83,7 @@ async def test_a_run_is_steered_cancelled_and_retried(server: Server, open_page:
     await page.wait_for_selector("text=Heard before the next model call.")
     await page.get_by_label("Message").fill("listen to me")
     await page.keyboard.press("Enter")
-    await until(lambda: _draft_is_empty(page))
+    await until(lambda: _draft_is(page, ""))
     await page.get_by_role("button", name="Cancel").click()
     await page.wait_for_selector("header .state:has-text('cancelled')")
     await page.wait_for_selector(".user .text:has-text('listen to me')")
@@ -62,8 +92,8 @@ async def test_a_run_is_steered_cancelled_and_retried(server: Server, open_page:
     await page.get_by_role("button", name="Cancel").click()
 
 
-async def _draft_is_empty(page: object) -> bool:
-    return bool(await page.get_by_label("Message").input_value() == "")  # type: ignore[attr-defined]
+async def _draft_is(page: "Page", text: str) -> bool:
+    return await page.get_by_label("Message").input_value() == text
 
 
 async def test_a_failed_run_says_why_and_a_question_is_answered_by_a_choice(
@@ -71,7 +101,7 @@ async def test_a_failed_run_says_why_and_a_question_is_answered_by_a_choice(
 ) -> None:
     failed = server.request("/api/runs?wait=30", {"input": "x", "agent_type": "failing"})
     page = await open_page(f"{server.url}/console/t/{failed['thread_id']}")
-    assert "the model says no" in await page.inner_text(".failure")
+    await page.wait_for_selector(".failure:has-text('the model says no')")
     chosen = server.request("/api/runs?wait=30", {"input": "x", "agent_type": "chooser"})
     await page.goto(f"{server.url}/console/t/{chosen['thread_id']}")
     await page.get_by_role("button", name="green").click()

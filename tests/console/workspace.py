@@ -24,8 +24,22 @@ _AGENTS: Final[dict[str, Json]] = {
     },
     "failing": {"turns": [{"error": {"code": "MODEL_REFUSED", "message": "the model says no"}}]},
     **{f"busy{turns}": {"turns": [*[{"call": [_LIST] * 60}] * turns, {"say": "done"}]} for turns in (10, 167)},
+    # A tool, an argument and a file name that would run if they were more than text.
+    "mimic": {
+        "turns": [
+            {"call": [{"name": "<img src=x onerror=window.pwned=1>", "arguments": {"path": "<svg onload=pwned=1>"}}]},
+            {"call": [{"name": "list_dir", "arguments": {"path": "<script>window.pwned=1</script>"}}]},
+            {"say": "{$last_tool} <img src=x onerror=window.pwned=1>"},
+        ]
+    },
+    "halting": {"turns": [{"say": LONG_ANSWER[: len(LONG_ANSWER) // 2], "chunks": 100, "delay_ms": 2, "stall": True}]},
     "staller": {"turns": [{"say": "one moment", "stall": True}]},
 }
+
+
+def write_script(folder: Path, agent: str, script: Json) -> None:
+    """Write what the model of an agent answers."""
+    (folder / "agents" / agent / "script.json").write_text(json.dumps(script))
 
 
 def write_workspace(folder: Path) -> None:
@@ -42,7 +56,7 @@ def write_workspace(folder: Path) -> None:
         }
         (agent / "AGENT.md").write_text("Do as you are told.")
         (agent / "agent.json").write_text(json.dumps(settings))
-        (agent / "script.json").write_text(json.dumps(script))
+        write_script(folder, name, script)
     broken = folder / "agents" / "oven"
     broken.mkdir()
     (broken / "AGENT.md").write_text("Watch the oven.")

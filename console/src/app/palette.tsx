@@ -3,7 +3,7 @@ import { signal, useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { useLocation } from "preact-iso";
 import { BASE } from "../api/space";
-import { byId, byTitle, type Hit } from "../live/find";
+import { byTitle, type Hit } from "../live/find";
 import { recent } from "../live/threads";
 import { Icon, type IconName } from "../parts/icon";
 import { helpShown } from "../parts/keys";
@@ -26,6 +26,15 @@ interface Entry {
   do: () => void;
 }
 
+const ICONS: Record<Hit["kind"], IconName> = {
+  run: "run",
+  thread: "thread",
+  artifact: "file",
+  memory: "memory",
+  interrupt: "ask",
+  agent: "agent",
+  message: "thread",
+};
 const MAX_ENTRIES = 14;
 const TYPING_MS = 120;
 
@@ -141,10 +150,10 @@ function entriesOf(q: string, found: readonly Hit[], route: (to: string) => void
   }
   const word = q.toLowerCase();
   const own = [...places, ...acts].filter((entry) => entry.label.toLowerCase().includes(word));
-  const hits = [...byId(q), ...found].map(
+  const hits = found.map(
     (hit): Entry => ({
       key: hit.key,
-      icon: hit.kind === "run" ? "run" : hit.kind === "memory" ? "memory" : "thread",
+      icon: ICONS[hit.kind],
       label: hit.title,
       hint: hit.kind,
       do: () => route(hit.href),

@@ -1,87 +1,54 @@
-/** Look for a text in everything: titles, messages, memories, agents, and ids as they are. */
+/** Look for a text in everything: the server finds ids, titles, names and words. */
 import { get, url } from "../api/client";
 import { BASE } from "../api/space";
-import type { AgentPage, ListedThread, Page, SearchHit, ThreadResults } from "../api/types";
+import type { Found, FoundList } from "../api/types";
 
 export interface Hit {
-  kind: "thread" | "message" | "memory" | "agent" | "run";
+  kind: Found["kind"];
   key: string;
   title: string;
   href: string;
   at: string | null;
-  excerpt?: SearchHit["excerpt"];
+  excerpt: Found["excerpt"];
 }
 
-const PLACES: [RegExp, Hit["kind"], (id: string) => string][] = [
-  [/^(run|task)_\w+$/, "run", (id) => `${BASE}/r/${id.replace(/^task_/, "run_")}`],
-  [/^thr_\w+$/, "thread", (id) => `${BASE}/t/${id}`],
-  [/^mem_\w+$/, "memory", (id) => `${BASE}/memory/${id}`],
-];
-
-/** The thing that an id names: it is opened as it is. */
-export function byId(text: string): Hit[] {
-  return PLACES.filter(([shape]) => shape.test(text)).map(([, kind, href]) => ({
-    kind,
-    key: text,
-    title: text,
-    href: href(text),
-    at: null,
-  }));
-}
+/** What the palette offers while a person types: it is asked often, so it leaves out the words of messages. */
+const QUICK = ["run", "thread", "artifact", "memory", "interrupt", "agent"] as const;
 
 export async function byTitle(q: string, limit = 8): Promise<Hit[]> {
-  const page = await get<Page<ListedThread>>(url("/api/threads", { title: q, limit }));
-  return page.items.map((thread) => ({
-    kind: "thread",
-    key: `title ${thread.id}`,
-    title: thread.title ?? thread.id,
-    href: `${BASE}/t/${thread.id}`,
-    at: thread.last_run_at,
-  }));
+  return read(`${url("/api/search", { q, limit })}${QUICK.map((kind) => `&kind=${kind}`).join("")}`);
 }
 
 export async function everywhere(q: string): Promise<Hit[]> {
-  const [titles, said, kept, agents] = await Promise.all([
-    byTitle(q),
-    get<ThreadResults>(url("/api/threads/search", { q, type: "keyword", limit: 20 })),
-    get<{ results: SearchHit[] }>(url("/api/memories/search", { q, target: "abstract", limit: 10 })),
-    get<AgentPage>("/api/agents?limit=200"),
-  ]);
-  const word = q.toLowerCase();
-  const named = agents.items.filter((agent) => `${agent.name} ${agent.description}`.toLowerCase().includes(word));
-  return [
-    ...byId(q),
-    ...titles,
-    ...named.map(
-      (agent): Hit => ({
-        kind: "agent",
-        key: `agent ${agent.name}`,
-        title: agent.name,
-        href: `${BASE}/agents/${encodeURIComponent(agent.name)}`,
-        at: null,
-      }),
-    ),
-    ...said.results.flatMap(({ thread, messages }) =>
-      messages.map(
-        (hit): Hit => ({
-          kind: "message",
-          key: `message ${hit.id}`,
-          title: thread.title ?? thread.id,
-          href: url(`${BASE}/t/${hit.thread_id}${hit.run_id ? `/${hit.run_id}` : ""}`, { at: hit.sequence }),
-          at: hit.at,
-          excerpt: hit.excerpt,
-        }),
-      ),
-    ),
-    ...kept.results.map(
-      (hit): Hit => ({
-        kind: "memory",
-        key: `memory ${hit.id}`,
-        title: hit.memory?.title ?? "Memory",
-        href: `${BASE}/memory/${hit.id}`,
-        at: hit.at,
-        excerpt: hit.excerpt,
-      }),
-    ),
-  ];
+  return read(url("/api/search", { q, limit: 20 }));
+}
+
+async function read(path: string): Promise<Hit[]> {
+  const { items } = await get<FoundList>(path);
+  return items.map((found) => ({
+    kind: found.kind,
+    key: `${found.kind} ${found.id}`,
+    title: found.title,
+    href: hrefOf(found),
+    at: found.at ?? null,
+    excerpt: found.excerpt,
+  }));
+}
+
+function hrefOf(found: Found): string {
+  const thread = `${BASE}/t/${found.thread_id}${found.run_id ? `/${found.run_id}` : ""}`;
+  switch (found.kind) {
+    case "run":
+      return `${BASE}/r/${found.id}`;
+    case "memory":
+      return `${BASE}/memory/${found.id}`;
+    case "agent":
+      return `${BASE}/agents/${encodeURIComponent(found.id)}`;
+    case "artifact":
+      return url(`${BASE}/r/${found.run_id}`, { side: "artifacts" });
+    case "message":
+      return url(thread, { at: found.sequence });
+    default:
+      return thread;
+  }
 }

@@ -4,6 +4,7 @@
  *     connecting ──► live ──► down ── 0.25 s … 10 s, at once when the network or the person comes back ──► connecting
  */
 import { signal } from "@preact/signals";
+import { SPACE } from "../api/space";
 
 export interface EventFrame {
   type: "event";
@@ -81,7 +82,8 @@ class LiveSocket {
     this.asleep = false;
     if (connection.value.state === "live" || this.socket) return;
     connection.value = { ...connection.value, state: this.failures ? "down" : "connecting", retryAt: null };
-    const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`);
+    const path = SPACE === null ? "/ws" : `/api/spaces/${encodeURIComponent(SPACE)}/ws`;
+    const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${path}`);
     this.socket = socket;
     let opened = false;
     socket.onopen = () => {

@@ -29,7 +29,7 @@ export function applyFact(log: RunLog, event: LogEvent): Change {
 }
 
 function reduce(log: RunLog, event: LogEvent): Change {
-  if (event.subagentRunId !== undefined && !event.type.startsWith("SUBAGENT_")) return NONE;
+  if ("subagentRunId" in event && event.subagentRunId && !event.type.startsWith("SUBAGENT_")) return NONE;
   switch (event.type) {
     case "RUN_STARTED":
       return SHAPE;
@@ -130,6 +130,7 @@ function custom(log: RunLog, event: Extract<LogEvent, { type: "CUSTOM" }>): Chan
       return SHAPE;
     case "holdfast.log":
     case "holdfast.mcp":
+    case "holdfast.folder":
       note(log, event.value.message, event.timestamp);
       return SHAPE;
     case "holdfast.compaction": {
@@ -144,6 +145,8 @@ function custom(log: RunLog, event: Extract<LogEvent, { type: "CUSTOM" }>): Chan
       return SHAPE;
     case "holdfast.artifact":
     case "holdfast.taint":
+    case "holdfast.skills":
+    case "holdfast.skill_contract":
       return SHAPE;
     default:
       return unknownEvent(event);

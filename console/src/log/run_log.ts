@@ -1,6 +1,5 @@
 /** What the log of a run says, as `reduce` collects it. */
-import type { Task } from "../api/types";
-import type { CallState, CustomValues } from "./events";
+import type { CallState, CustomValues, PlannedItem } from "./events";
 
 export interface Call {
   id: string;
@@ -52,7 +51,7 @@ export interface RunLog {
   modelCalls: number;
   /** Whether no worker has the run: it waits, or its segment has ended. */
   idle: boolean;
-  plan: Task[] | null;
+  plan: PlannedItem[] | null;
   budget: CustomValues["holdfast.budget"] | null;
   error: string | null;
   /** Open questions by id; the inbox has their content. */

@@ -14,7 +14,7 @@ export function BarChart({ bars, label }: { bars: readonly Bar[]; label: string 
   return (
     <ul class="bars-chart" aria-label={label}>
       {bars.map((bar) => (
-        <li key={bar.name}>
+        <li key={bar.href ?? bar.name}>
           <span class="name">{bar.href ? <a href={bar.href}>{bar.name}</a> : bar.name}</span>
           <span class="lane" aria-hidden="true">
             <i style={{ "--for": `${most === 0 ? 0 : (bar.value / most) * 100}%` }} />

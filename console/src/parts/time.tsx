@@ -1,6 +1,7 @@
 /** Times that tick while the page is connected. */
 import { signal } from "@preact/signals";
 import { connection } from "../live/socket";
+import type { PlannedItem } from "../log/events";
 import { ago, duration, exact } from "./format";
 
 const TICK_MS = 10_000;
@@ -15,6 +16,36 @@ export function Ago({ at }: { at: string | number | null }) {
   return (
     <time dateTime={new Date(at).toISOString()} title={exact(at)}>
       {ago(at, Math.max(now.value, Date.now()))}
+    </time>
+  );
+}
+
+/** When work on a plan item began, and how long it took. */
+export function PlanTime({ item }: { item: PlannedItem }) {
+  const { started_at: from, ended_at: to } = item;
+  if (from && to)
+    return (
+      <time dateTime={to} title={`${exact(from)} to ${exact(to)}`}>
+        {`${ago(to, Math.max(now.value, Date.now()))}, took ${duration(Date.parse(to) - Date.parse(from))}`}
+      </time>
+    );
+  if (to) return <Ago at={to} />;
+  if (!from) return null;
+  return (
+    <span>
+      started <Ago at={from} />
+    </span>
+  );
+}
+
+/** How long work on a plan item took, or has taken so far. */
+export function PlanTook({ item }: { item: PlannedItem }) {
+  const { started_at: from, ended_at: to } = item;
+  if (!from) return null;
+  const end = to ? Date.parse(to) : Math.max(now.value, Date.now());
+  return (
+    <time class="quiet" dateTime={from} title={to ? `${exact(from)} to ${exact(to)}` : `since ${exact(from)}`}>
+      {duration(end - Date.parse(from))}
     </time>
   );
 }

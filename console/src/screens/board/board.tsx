@@ -12,6 +12,7 @@ import { Icon } from "../../parts/icon";
 import { type Choice, Menu } from "../../parts/menu";
 import { Filters, Screen, useFilters, useList } from "../../parts/screen";
 import { Empty, Failure, Loading } from "../../parts/states";
+import { PlanTime } from "../../parts/time";
 import { words } from "../../words/en";
 import "./board.css";
 
@@ -63,7 +64,7 @@ function Column({ status, label, priority }: { status: string; label: string; pr
         {label}
         <span>{items ? `${items.length}${list.more.value ? "+" : ""}` : ""}</span>
       </h2>
-      <div class="cards" ref={box} onScroll={onScroll} role="region" aria-label={label} tabIndex={0}>
+      <div class="cards" ref={box} onScroll={onScroll} role="group" aria-label={label} tabIndex={0}>
         {list.error.value && !items && <Failure error={list.error.value} retry={list.refresh} />}
         {!items && !list.error.value && <Loading rows={3} label={`Loading ${label}`} />}
         {items?.length === 0 && <Empty>{words.emptyColumn}</Empty>}
@@ -149,6 +150,7 @@ function Card({ task }: { task: Task }) {
       )}
       <p class="quiet">
         <span>{thread}</span>
+        <PlanTime item={task} />
         {task.priority && task.priority !== "medium" && <span class="chip">{task.priority}</span>}
         {(task.subtasks?.length ?? 0) > 0 && (
           <span>

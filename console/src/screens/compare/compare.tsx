@@ -7,6 +7,7 @@ import { count, duration, money, plural } from "../../parts/format";
 import { Markdown } from "../../parts/markdown";
 import { Facts, Screen, Shown, useResource } from "../../parts/screen";
 import { Status } from "../../parts/status";
+import { words } from "../../words/en";
 import "./compare.css";
 
 type Side = Comparison["a"];
@@ -51,13 +52,14 @@ function BranchOf({ side, thread, label }: { side: Side; thread: string; label: 
       <Facts
         of={[
           ["cost", `${money(side.tree_usage.cost_usd)}, ${count(tokens)} tokens`],
-          ["time", side.duration_seconds == null ? null : duration(side.duration_seconds * 1000)],
+          ["time", !side.duration_seconds ? null : duration(side.duration_seconds * 1000)],
           ["model calls", `${count(side.model_calls)} in ${plural(side.runs, "run")}`],
           ["tools", tools.map(([name, calls]) => `${name} ×${calls}`).join(", ")],
           ["failed", side.failed_steps > 0 && <span class="fail">{plural(side.failed_steps, "step")}</span>],
           ["unknown", side.unknown_steps > 0 && <span class="fail">{plural(side.unknown_steps, "step")}</span>],
         ]}
       />
+      {messages.length === 0 && <p class="quiet">{words.noneAfter}</p>}
       <ol>
         {messages.map((message) => (
           <li key={message.id} class={message.role}>

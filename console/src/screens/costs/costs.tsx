@@ -1,4 +1,4 @@
-/** What the model calls of the space cost: by day, agent, model and key. Calls without a price are counted, never as 0. */
+/** What the model calls of the space cost: by day, agent, model, thread and key. Calls without a price are counted, never as 0. */
 import { url } from "../../api/client";
 import { BASE } from "../../api/space";
 import type { UsageReport, UsageTotal } from "../../api/types";
@@ -16,7 +16,8 @@ const SPANS = [
   ["365", "a year"],
 ] as const;
 const DAY_MS = 86_400_000;
-const GROUPS = ["agent", "model", "key"] as const;
+const GROUPS = ["agent", "model", "thread", "key"] as const;
+const MAX_BARS = 20;
 
 export function Costs() {
   const { query } = useFilters();
@@ -86,11 +87,19 @@ function Group({ group, from }: { group: (typeof GROUPS)[number]; from: string }
   const report = useResource<UsageReport>(url("/api/usage", { group_by: group, from }), true);
   const found = report.value.value;
   if (!found || found.items.length === 0) return null;
-  const link = (name: string) => (group === "agent" ? { href: `${BASE}/agents/${encodeURIComponent(name)}` } : {});
+  const link = (name: string) =>
+    group === "agent"
+      ? { href: `${BASE}/agents/${encodeURIComponent(name)}` }
+      : group === "thread"
+        ? { href: `${BASE}/t/${name}` }
+        : {};
   const sorted = found.items.toSorted((a, b) => b.cost_usd - a.cost_usd || tokensOf(b) - tokensOf(a));
-  const bars = barsOf(sorted).map((bar) => ({ ...bar, ...link(bar.name), name: bar.name || "no key" }));
+  const titles = new Map(sorted.map((total) => [total.name, total.title]));
+  const shown = (name: string): string => titles.get(name) ?? (name || "no key");
+  const bars = barsOf(sorted.slice(0, MAX_BARS)).map((bar) => ({ ...bar, ...link(bar.name), name: shown(bar.name) }));
+  const rest = sorted.length > bars.length ? `, the first ${bars.length}` : "";
   return (
-    <Section label={`By ${group}`} note={plural(bars.length, group)}>
+    <Section label={`By ${group}`} note={`${plural(sorted.length, group)}${rest}`}>
       <BarChart label={`Costs by ${group}`} bars={bars} />
     </Section>
   );
@@ -123,6 +132,7 @@ function daysOf(report: UsageReport, days: number): UsageTotal[] {
       output_tokens: 0,
       cached_input_tokens: 0,
       cost_usd: 0,
+      title: null,
     };
     return known.get(name) ?? { name, ...none };
   });

@@ -1,4 +1,4 @@
-/** What was found for a text: threads, agents, messages and memories, with the words that match. */
+/** What was found for a text: threads, agents, artifacts, messages and memories, with the words that match. */
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ApiError } from "../../api/client";
@@ -12,7 +12,9 @@ import { words } from "../../words/en";
 const GROUPS: [Hit["kind"], string][] = [
   ["run", "Run"],
   ["thread", "Threads"],
+  ["interrupt", "Question"],
   ["agent", "Agents"],
+  ["artifact", "Artifacts"],
   ["message", "Messages"],
   ["memory", "Memories"],
 ];

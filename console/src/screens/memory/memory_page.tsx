@@ -7,6 +7,7 @@ import { Act, Form } from "../../parts/act";
 import { count } from "../../parts/format";
 import { Facts, Screen, Scroll, Section, Shown, useResource } from "../../parts/screen";
 import { Ago } from "../../parts/time";
+import { UsedBy } from "../../parts/uses";
 import { words } from "../../words/en";
 import { hrefOf, State } from "./memory";
 
@@ -127,6 +128,7 @@ function Details({ of }: { of: Provenance }) {
           ))}
         </ul>
       </Section>
+      <UsedBy by={{ memory_id: memory.id }} />
       <History id={memory.id} />
     </>
   );

@@ -58,7 +58,8 @@ export function News() {
 
 function hrefOf(each: Notification): string | null {
   const data = (each.data ?? {}) as Record<string, unknown>;
-  if (each.run_id !== null) return `${BASE}/r/${each.run_id}`;
+  if (each.run_id !== null)
+    return each.thread_id === null ? `${BASE}/r/${each.run_id}` : `${BASE}/t/${each.thread_id}/${each.run_id}`;
   if (typeof data.reminder_id === "string") return `${BASE}/reminders/${data.reminder_id}`;
   if (typeof data.schedule_id === "string") return `${BASE}/schedules/${data.schedule_id}`;
   return each.thread_id === null ? null : `${BASE}/t/${each.thread_id}`;

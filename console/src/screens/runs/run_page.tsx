@@ -7,11 +7,12 @@ import { Screen, Shown, useResource } from "../../parts/screen";
 
 export function RunPage({ run = "" }: { run?: string }) {
   const found = useResource<Run>(`/api/runs/${run}`);
-  const { route } = useLocation();
+  const { route, query } = useLocation();
+  const side = query.side ?? "steps";
   const thread = found.value.value?.thread_id;
   useEffect(() => {
-    if (thread) route(`${BASE}/t/${thread}/${run}?side=steps`, true);
-  }, [thread, run, route]);
+    if (thread) route(`${BASE}/t/${thread}/${run}?side=${side}`, true);
+  }, [thread, run, route, side]);
   return (
     <Screen title="Run">
       <Shown of={found} label="Loading the run">

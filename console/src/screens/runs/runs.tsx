@@ -37,6 +37,8 @@ export function Runs() {
     agent_type: agent,
     tag,
     model,
+    memory_id: query.memory_id,
+    skill: query.skill,
     from: query.days ? since(Number(query.days)) : "",
     tree_usage: "true",
   });
@@ -53,8 +55,14 @@ export function Runs() {
       <Field name="tag" label="Tag" />
     </>
   );
+  const used = query.skill ? `with the skill ${query.skill}` : query.memory_id ? "that were told one memory" : null;
+  const note = used && (
+    <>
+      {used}, <a href={`${BASE}/runs`}>show all</a>
+    </>
+  );
   return (
-    <Screen title="Runs" filters={filters}>
+    <Screen title="Runs" note={note} filters={filters}>
       <Listed
         label="Runs"
         list={list}

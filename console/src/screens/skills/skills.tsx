@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { patch, post, remove, request, url } from "../../api/client";
 import { BASE } from "../../api/space";
-import type { CatalogSkill, CustomSkill, Page, SkillCatalog, SkillVersion } from "../../api/types";
+import type { CatalogSkill, CustomSkill, Page, Run, RunSkills, SkillCatalog, SkillVersion } from "../../api/types";
 import { Act, type Field, Form, type Values } from "../../parts/act";
 import { count, plural, size } from "../../parts/format";
 import { Markdown } from "../../parts/markdown";
@@ -11,6 +11,7 @@ import { Facts, Filters, Screen, Scroll, Section, Shown, useFilters, useResource
 import { Empty } from "../../parts/states";
 import { Dot } from "../../parts/status";
 import { Ago } from "../../parts/time";
+import { UsedBy } from "../../parts/uses";
 import { words } from "../../words/en";
 
 const SOURCES = [
@@ -152,6 +153,7 @@ export function SkillPage({ name = "" }: { name?: string }) {
                     </div>
                   </Section>
                 )}
+                <UsedBy by={{ skill: name }} of={(run) => <Contract run={run} skill={name} />} />
                 {own && <Versions id={own.id} />}
               </>
             );
@@ -159,6 +161,18 @@ export function SkillPage({ name = "" }: { name?: string }) {
         </Shown>
       </Scroll>
     </Screen>
+  );
+}
+
+/** What became of the contract of a skill in a run. */
+function Contract({ run, skill }: { run: Run; skill: string }) {
+  const skills = useResource<RunSkills>(`/api/runs/${run.id}/skills`);
+  const outcome = skills.value.value?.contracts.find((each) => each.skill === skill);
+  if (!outcome) return null;
+  return outcome.kept ? (
+    <span class="live">contract kept</span>
+  ) : (
+    <span class="fail">contract broken: no {outcome.missing?.join(", ")}</span>
   );
 }
 

@@ -137,6 +137,8 @@ export function Composer({ view, open, fork }: Props) {
           <span class="fail" role="alert">
             {error.value}
           </span>
+        ) : fork.value ? (
+          words.forks
         ) : (
           MEANING[mode]
         )}

@@ -3,14 +3,15 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { get, url } from "../../api/client";
 import { BASE } from "../../api/space";
-import type { Page, Task } from "../../api/types";
+import type { Page } from "../../api/types";
 import type { ThreadView } from "../../live/thread";
 import { type Branch, treeOf } from "../../log/branches";
+import type { PlannedItem } from "../../log/events";
 import { spansOf } from "../../log/ruler";
 import { clock, duration, plural } from "../../parts/format";
 import { Icon } from "../../parts/icon";
 import { Dot, markOf } from "../../parts/status";
-import { Ago, now } from "../../parts/time";
+import { Ago, now, PlanTook } from "../../parts/time";
 import { words } from "../../words/en";
 import { ArtifactLine } from "./artifacts";
 import { Steps } from "./steps";
@@ -97,7 +98,7 @@ const PLAN_CLASS: Record<string, string> = {
   blocked: "stuck",
 };
 
-function PlanItem({ task }: { task: Task }) {
+function PlanItem({ task }: { task: PlannedItem }) {
   const note =
     task.status === "blocked"
       ? `Blocked: ${task.reason ?? ""}`
@@ -111,6 +112,7 @@ function PlanItem({ task }: { task: Task }) {
         <h3>
           {task.title}
           <span class="sr"> ({task.status?.replace("_", " ")})</span>
+          {task.status !== "planned" && task.status !== "blocked" && <PlanTook item={task} />}
         </h3>
         {note && <p class={task.status === "blocked" ? "wait" : undefined}>{note}</p>}
         {task.status === "in_progress" && (task.subtasks?.length ?? 0) > 0 && (

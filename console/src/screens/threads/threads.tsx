@@ -112,7 +112,7 @@ function ThreadRow({ thread }: { thread: ListedThread }) {
       <span class="title">{thread.title ?? thread.id}</span>
       <span class="agent">{run?.agent_type ?? thread.agent_type}</span>
       <span class={`word ${tone}`}>{statusWord(run)}</span>
-      <span class="cost">{run ? money(run.usage.cost_usd) : ""}</span>
+      <span class="cost">{run ? money(thread.usage.cost_usd) : ""}</span>
       <span class="when">
         <Ago at={lastOf(thread)} />
       </span>
