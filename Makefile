@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # The console is built where there is Node 20; elsewhere the server runs without it, and the tests that need it are skipped.
 CONSOLE := src/holdfast/console/static/index.html
-CONSOLE_SOURCES := $(shell find console -name node_modules -prune -o -type f ! -name schema.d.ts -print)
+CONSOLE_SOURCES := $(shell find console -name node_modules -prune -o -type f ! -name "*schema.d.ts" -print)
 NODE := node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null
 
 .PHONY: help run test check fmt bench slow sandbox console browser screenshots clean japanese
@@ -78,7 +78,7 @@ browser:
 	|| { apt-get update -qq && apt-get install -qq -y chromium; } >/dev/null 2>&1 \
 	|| echo "chromium is not there and cannot be installed: the tests that need a browser will be skipped"
 
-$(CONSOLE): console/node_modules/.package-lock.json docs/reference/openapi.json $(CONSOLE_SOURCES)
+$(CONSOLE): console/node_modules/.package-lock.json docs/reference/openapi.json docs/reference/events.schema.json $(CONSOLE_SOURCES)
 	@echo "building the console"
 	@cd console && npm run -s build >/dev/null
 
@@ -88,7 +88,7 @@ console/node_modules/.package-lock.json: console/package-lock.json
 	@touch $@
 
 clean: ## remove everything that make made
-	rm -rf console/node_modules console/src/api/schema.d.ts src/holdfast/console/static
+	rm -rf console/node_modules console/src/api/*schema.d.ts src/holdfast/console/static
 	rm -rf $(VENV) $(JAPANESE) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

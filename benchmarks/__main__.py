@@ -11,6 +11,7 @@ import msgspec
 from benchmarks import (
     agents,
     claims,
+    console,
     events,
     habits,
     http_keys,
@@ -22,6 +23,7 @@ from benchmarks import (
     providers,
     reads,
     recall,
+    remote,
     runs,
     skills,
     together,
@@ -46,8 +48,14 @@ MEASURES: dict[str, Callable[..., Coroutine[Any, Any, Table | list[Table]]]] = {
     "surfaces": http_surfaces.measure,
     "server": http_streams.measure,
     "recall": recall.measure,
+    "remote": remote.measure,
 }
-WITHOUT_STORE = {"tools": tools.measure, "mcp": mcp.measure, "skill-choice": skills.measure_quality}
+WITHOUT_STORE: dict[str, Callable[..., Coroutine[Any, Any, Table | list[Table]]]] = {
+    "tools": tools.measure,
+    "mcp": mcp.measure,
+    "skill-choice": skills.measure_quality,
+    "console": console.measure,
+}
 """Measures without a store, which run once."""
 
 

@@ -26,7 +26,7 @@ from holdfast.bootstrap.workspace import OpenWorkspace, Options, open_workspace
 from holdfast.domain.commit import Commit, Lease
 from holdfast.domain.context import ContextSnapshot
 from holdfast.domain.events import TextMessageContent
-from holdfast.domain.ids import MessageId, OwnerId, RunId, ThreadId
+from holdfast.domain.ids import MessageId, OwnerId, RunId, SpaceId, ThreadId
 from holdfast.domain.limits import ZERO_USAGE
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun, RunBase
@@ -140,10 +140,10 @@ async def run_agent(
     return run
 
 
-async def wait_until_ended(holdfast: OpenWorkspace, run: RunId) -> None:
+async def wait_until_ended(holdfast: OpenWorkspace, run: RunId, *, space: SpaceId = DEFAULT_SPACE) -> None:
     """Wait until a run has ended."""
     seq = 1
-    with holdfast.watcher.watch(DEFAULT_SPACE, run) as watch:
+    with holdfast.watcher.watch(space, run) as watch:
         while (head := await watch.wait_past(seq)) is not None and not head.status.terminal:
             seq = head.last_event_seq
 

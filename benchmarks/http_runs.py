@@ -88,13 +88,13 @@ async def measure(backend: str, *, seconds: float, clients: Sequence[int] = CLIE
 
 async def _row(holdfast: Server, floor: Server, delay: int, accept: str, clients: int, seconds: float) -> list[object]:
     """Measure both servers in turns, so that noise affects them equally."""
-    payload = [_run(thread, accept) for thread in await _threads(holdfast, AGENTS[delay], clients)]
-    floor_payload = [_run("thr_1", accept, delay_ms=delay)] * clients
+    payload = [run_request(thread, accept) for thread in await make_threads(holdfast, AGENTS[delay], clients)]
+    floor_payload = [run_request("thr_1", accept, delay_ms=delay)] * clients
     rates: list[Rate] = []
     bare: list[Rate] = []
     for _ in range(ROUNDS):
-        rates.append(await _rate(holdfast, payload, seconds / ROUNDS))
-        bare.append(await _rate(floor, floor_payload, seconds / ROUNDS))
+        rates.append(await measure_rate(holdfast, payload, seconds / ROUNDS))
+        bare.append(await measure_rate(floor, floor_payload, seconds / ROUNDS))
     cpu, bare_cpu = min(rate.cpu_ms for rate in rates), min(rate.cpu_ms for rate in bare)
     return [
         delay,
@@ -112,7 +112,7 @@ async def _row(holdfast: Server, floor: Server, delay: int, accept: str, clients
     ]
 
 
-async def _threads(server: Server, agent: str, many: int) -> list[str]:
+async def make_threads(server: Server, agent: str, many: int) -> list[str]:
     """Create a thread for each client."""
     (connection,) = await connect(server.port, count=1)
     payload = request("POST", "/api/threads", body={"agent_type": agent})
@@ -121,13 +121,14 @@ async def _threads(server: Server, agent: str, many: int) -> list[str]:
     return threads
 
 
-def _run(thread: str, accept: str, **more: object) -> bytes:
+def run_request(thread: str, accept: str, **more: object) -> bytes:
+    """Return the request that starts a run as a new root of a thread."""
     wait = "" if accept == STREAM else "?wait=60"
     body = {"input": WORDS, "base_run_id": None, **more}
     return request("POST", f"/api/threads/{thread}/runs{wait}", body=body, accept=accept)
 
 
-async def _rate(server: Server, payload: Sequence[bytes], seconds: float) -> Rate:
+async def measure_rate(server: Server, payload: Sequence[bytes], seconds: float) -> Rate:
     """Let each client repeat its request."""
     connections = await connect(server.port, count=len(payload))
     started, used = time.perf_counter(), server.cpu

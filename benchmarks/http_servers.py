@@ -39,6 +39,7 @@ class Server:
 
     def __init__(self, pid: int, url: str) -> None:
         self.pid = pid
+        self.url = url
         self.port = int(url.rpartition(":")[2])
 
     @property
@@ -66,7 +67,9 @@ def cpu_of(pid: int) -> float:
 
 
 @asynccontextmanager
-async def holdfast_server(folder: Path, database: str | Path, *, workers: int = WORKERS) -> AsyncIterator[Start]:
+async def holdfast_server(
+    folder: Path, database: str | Path, *, workers: int = WORKERS, bus: str | None = None
+) -> AsyncIterator[Start]:
     """Run `holdfast serve` on a workspace with a few scripted agents."""
     for name, turn in AGENTS.items():
         agent = folder / "agents" / name
@@ -75,8 +78,24 @@ async def holdfast_server(folder: Path, database: str | Path, *, workers: int = 
         (agent / "agent.json").write_text(json.dumps({"model": "scripted:script.json"}))
         (agent / "script.json").write_text(json.dumps({"turns": [turn], "after_last": "repeat"}))
     options = ("--workspace", str(folder), "--database", str(database), "--port", "0", "--workers", str(workers))
-    async with _started(*HOLDFAST, "serve", "--json", *options) as start:
+    async with _started(*HOLDFAST, "serve", "--json", *options, *(("--bus", bus) if bus else ())) as start:
         yield start
+
+
+@asynccontextmanager
+async def holdfast_worker(folder: Path, server: Server, *, concurrency: int = WORKERS) -> AsyncIterator[Server]:
+    """Run `holdfast worker` for a server, and yield its process."""
+    options = ("--url", f"http://127.0.0.1:{server.port}", "--folder", str(folder), "--concurrency", str(concurrency))
+    command = (sys.executable, *HOLDFAST, "worker", "--json", "--quiet", *options)
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        if not await process.stdout.readline():
+            raise RuntimeError("the worker did not start")
+        yield Server(process.pid, server.url)
+    finally:
+        process.terminate()
+        await process.wait()
 
 
 @asynccontextmanager

@@ -70,40 +70,40 @@ async def _add_fan_out(table: Table, holdfast: Server, floor: Server, streams: i
 
 
 async def _per_run_delivery(server: Server, streams: int, deliveries: int) -> float:
-    run = await _run(server, agent="slow")
-    each = await _per_delivery(server, _sse(run), streams, deliveries)
-    await _send(server, "POST", f"/api/runs/{run}/cancel")
+    run = await start_run(server, agent="slow")
+    each = await _per_delivery(server, sse_path(run), streams, deliveries)
+    await send(server, "POST", f"/api/runs/{run}/cancel")
     return each
 
 
 async def _per_delivery(server: Server, path: str, streams: int, deliveries: int) -> float:
     """Return the CPU seconds to deliver one event to all subscribers."""
     tally = Tally()
-    subscribers = await _subscribe(server, [path] * streams, tally)
+    subscribers = await subscribe(server, [path] * streams, tally)
     used, before = server.cpu, tally.pieces
     await tally.wait_for_pieces(before + streams * deliveries)
     delivered = (tally.pieces - before) / streams
     each = (server.cpu - used) / delivered
-    await _hang_up(subscribers)
+    await hang_up(subscribers)
     return each
 
 
 async def _per_idle_stream(server: Server, *, runs: int, streams: int) -> float:
     """Return the kilobytes of the stream of an idle run."""
-    paths = [_sse(await _run(server, agent="default")) for _ in range(runs)]
+    paths = [sse_path(await start_run(server, agent="default")) for _ in range(runs)]
     return await _per_stream(server, paths * (streams // runs))
 
 
 async def _per_stream(server: Server, paths: Sequence[str]) -> float:
-    await _hang_up(await _subscribe(server, paths[:FIRST_STREAMS], Tally()))
+    await hang_up(await subscribe(server, paths[:FIRST_STREAMS], Tally()))
     before = server.memory
-    subscribers = await _subscribe(server, paths, Tally())
+    subscribers = await subscribe(server, paths, Tally())
     growth = server.memory - before
-    await _hang_up(subscribers)
+    await hang_up(subscribers)
     return growth / len(paths) / 1024
 
 
-async def _subscribe(server: Server, paths: Sequence[str], tally: Tally) -> Sequence[Connection]:
+async def subscribe(server: Server, paths: Sequence[str], tally: Tally) -> Sequence[Connection]:
     """Open streams, and return once all have started."""
     subscribers = await connect(server.port, count=len(paths))
     payload = [request("GET", path, accept=STREAM) for path in paths]
@@ -112,26 +112,30 @@ async def _subscribe(server: Server, paths: Sequence[str], tally: Tally) -> Sequ
     return subscribers
 
 
-async def _hang_up(subscribers: Sequence[Connection]) -> None:
+async def hang_up(subscribers: Sequence[Connection]) -> None:
+    """Close streams, and wait until the server has noticed."""
     for subscriber in subscribers:
         subscriber.close()
     await asyncio.sleep(PAUSE)
 
 
-async def _run(server: Server, *, agent: str) -> str:
-    thread = (await _send(server, "POST", "/api/threads", body={"agent_type": agent})).json()["id"]
-    response = await _send(server, "POST", f"/api/threads/{thread}/runs", body={"input": "Go on."})
+async def start_run(server: Server, *, agent: str) -> str:
+    """Start a run on a new thread, and return its id."""
+    thread = (await send(server, "POST", "/api/threads", body={"agent_type": agent})).json()["id"]
+    response = await send(server, "POST", f"/api/threads/{thread}/runs", body={"input": "Go on."})
     return response.json()["id"]
 
 
-async def _send(server: Server, method: str, path: str, *, body: Any = None) -> Response:
+async def send(server: Server, method: str, path: str, *, body: Any = None) -> Response:
+    """Send one request on a connection of its own."""
     (connection,) = await connect(server.port, count=1)
     response = await connection.send(request(method, path, body=body))
     connection.close()
     return response
 
 
-def _sse(run: str) -> str:
+def sse_path(run: str) -> str:
+    """Return the path of the stream of a run."""
     return f"/api/runs/{run}/sse"
 
 

@@ -17,16 +17,15 @@ from benchmarks.table import Table
 from holdfast.bootstrap.store import open_store
 from holdfast.domain.agent import Agent
 from holdfast.domain.content import Json
-from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import OwnerId, SpaceId
 from holdfast.domain.mcp_server import McpServer
 from holdfast.domain.new_run import NewRun
+from holdfast.domain.run import Run
 from holdfast.domain.thread import NewThread
 from holdfast.engine.worker import DEFAULT_LEASE
 from holdfast.mcp.launcher import ServerLauncher
 from holdfast.mcp.servers import open_mcp_servers
 from holdfast.mcp.tools import McpTools
-from holdfast.ports.workspace import BrokenAgent
 from holdfast.sandbox.detection import UnconfinedSandbox
 from holdfast.sandbox.processes import open_processes
 
@@ -53,30 +52,6 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
 """
 ARGUMENTS: Final[dict[str, Json]] = {"text": "hello"}
-
-
-class _OneAgent:
-    """`Agents` with one agent that uses the server."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-
-    def get(self, name: str) -> Agent:
-        """Return the agent."""
-        if name != self._agent.name:
-            raise NotFound(f"no agent `{name}`")
-        return self._agent
-
-    def all(self) -> list[Agent]:
-        """Return the agent."""
-        return [self._agent]
-
-    def broken(self) -> list[BrokenAgent]:
-        """Return none."""
-        return []
-
-    def grant(self, name: str, rules: object) -> None:
-        """Grant nothing."""
 
 
 async def measure(*, seconds: float) -> Table:
@@ -109,9 +84,13 @@ async def _open_holdfast(stack: AsyncExitStack, folder: Path) -> Callable[[str],
     servers = await stack.enter_async_context(open_mcp_servers(launcher, runs=store.runs))
     server = McpServer(command=sys.executable, args=["-I", "-c", SERVER])
     agent = Agent(name="bot", description="", models=["a:b"], instructions="", mcp_servers={"bench": server})
+
+    async def agent_of_run(_: Run) -> Agent:
+        return agent
+
     tools = McpTools(
         servers,
-        agents=_OneAgent(agent),
+        agent_of_run=agent_of_run,
         declared=dict,
         trust=store.tool_trust,
         journal=store.journal,

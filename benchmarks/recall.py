@@ -1,27 +1,41 @@
-"""Recall: what it finds on the data sets, and what a search and the index cost at many passages.
+"""Recall: what it finds on the data sets, what a search and the index cost at many passages, and a run with memory.
 
 The floor is a product of the query with a float32 matrix of the same size in numpy, with its best 200, in this process.
 """
 
+import asyncio
+import json
 import os
+import sqlite3
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from functools import partial
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.agents import wait_until_ended
+from benchmarks.bare_run import CHUNKS
+from benchmarks.bare_run import WORDS as ANSWER
 from benchmarks.databases import databases, open_benchmark_store
 from benchmarks.table import Table
+from holdfast.agent.context.recalled import MAX_RECALL_HITS
+from holdfast.bootstrap.workspace import OpenWorkspace, Options, open_workspace
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
-from holdfast.domain.recall import RecallQuery
+from holdfast.domain.recall import RecallKind, RecallQuery
 from holdfast.domain.thread import NewThread
 from holdfast.memory.static_vectors import ENGLISH_DIMS
 from tests.support.recall_data import NAMES, VARIABLE, RecallMeasure, data_folder
 
 PASSAGES: Final = int(os.environ.get("HOLDFAST_RECALL_PASSAGES", "100000"))
 """Passages of the measure of cost; a million take about an hour to index."""
+PASSAGES_OF_RUNS: Final = 10_000
+CLIENTS: Final = 16
 VOCABULARY: Final = 50_000
 """Words of the texts, whose frequency follows Zipf's law."""
 QUERIES: Final = (
@@ -44,6 +58,8 @@ async def measure(backend: str, *, seconds: float) -> list[Table]:
         tables = [await _quality(backend, RecallMeasure(store))]
     async with databases(backend) as (where, _), open_benchmark_store(where) as store:
         tables.append(await _cost(backend, where, RecallMeasure(store), store, seconds))
+    async with databases(backend) as (where, _):
+        tables.append(await _runs(backend, where, seconds))
     return tables
 
 
@@ -62,7 +78,7 @@ async def _quality(backend: str, measure: RecallMeasure) -> Table:
 async def _cost(backend: str, where: str | Path, measure: RecallMeasure, store: Any, seconds: float) -> Table:
     import numpy
 
-    await _fill(store)
+    await _fill(store, PASSAGES)
     size = _bytes(where)
     began = time.process_time()
     await measure.indexer.index_space(_SPACE)
@@ -90,6 +106,77 @@ async def _cost(backend: str, where: str | Path, measure: RecallMeasure, store: 
     return table
 
 
+async def _runs(backend: str, where: str | Path, seconds: float) -> Table:
+    """Measure runs of an agent with memory and of one without, each on a new thread, with the projections current."""
+    async with open_benchmark_store(where) as store:
+        await _fill(store, PASSAGES_OF_RUNS)
+        await RecallMeasure(store).indexer.index_space(_SPACE)
+    columns = ["run of an agent", "CPU ms", "of them on the event loop", "CPU ms until all is indexed"]
+    table = Table(f"a run with memory, {CLIENTS} at once, {PASSAGES_OF_RUNS:,} passages ({backend})", columns)
+    asked = (f"{query} Number {number}." for number in count() for query in QUERIES)
+    async with _opened(where) as holdfast:
+        await _wait_for_projections(holdfast)
+
+        async def run(agent: str) -> None:
+            new = NewRun(thread=NewThread(agent_type=agent), messages=[NewMessage(role=Role.USER, content=next(asked))])
+            await wait_until_ended(holdfast, (await holdfast.runs.start(_SPACE, new)).run.id, space=_SPACE)
+
+        async def search() -> None:
+            kinds = frozenset({RecallKind.MESSAGE, RecallKind.MEMORY})
+            await holdfast.recall.search(_SPACE, RecallQuery(text=next(asked), kinds=kinds, limit=MAX_RECALL_HITS))
+
+        for agent in ("default", "companion"):
+            await run(agent)  # loads what it needs
+        for agent, name in (("default", "without memory"), ("companion", "with memory")):
+            cost, on_loop, whole = await _time_runs(holdfast, partial(run, agent), seconds)
+            table.add(name, cost * 1000, on_loop * 1000, whole * 1000)
+        table.add("only the search of a run with memory", await _time(search, seconds) * 1000, "", "")
+    return table
+
+
+async def _time_runs(
+    holdfast: OpenWorkspace, run: Callable[[], Awaitable[None]], seconds: float
+) -> tuple[float, float, float]:
+    """Return the CPU seconds of a run: while they run, on the event loop, and with what is indexed afterwards."""
+    done = 0
+    until = time.perf_counter() + seconds
+
+    async def repeat() -> None:
+        nonlocal done
+        while time.perf_counter() < until:
+            await run()
+            done += 1
+
+    began, on_loop = time.process_time(), time.thread_time()
+    await asyncio.gather(*[repeat() for _ in range(CLIENTS)])
+    ended, on_loop = time.process_time(), time.thread_time() - on_loop
+    await _wait_for_projections(holdfast)
+    return (ended - began) / done, on_loop / done, (time.process_time() - began) / done
+
+
+async def _wait_for_projections(holdfast: OpenWorkspace) -> None:
+    """Wait until everything is indexed and outlined."""
+    outlines, recall = holdfast.store.outlines, holdfast.recall
+    while (await recall.status(_SPACE)).pending or await outlines.pending(limit=1, messages=1):  # noqa: ASYNC110 - it polls
+        await asyncio.sleep(0.5)
+
+
+@asynccontextmanager
+async def _opened(database: str | Path) -> AsyncIterator[OpenWorkspace]:
+    """Open a workspace with an agent that has no memory, and one that has."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        agents: dict[str, dict[str, Any]] = {"default": {}, "companion": {"memory": {}}}
+        for name, settings in agents.items():
+            agent = Path(folder) / "agents" / name
+            agent.mkdir(parents=True)
+            (agent / "AGENT.md").write_text("Answer the user.\n")
+            (agent / "agent.json").write_text(json.dumps({"model": "scripted:script.json", **settings}))
+            turn = {"say": ANSWER, "chunks": CHUNKS}
+            (agent / "script.json").write_text(json.dumps({"turns": [turn], "after_last": "repeat"}))
+        async with open_workspace(folder, database=database, options=Options(workers=CLIENTS)) as holdfast:
+            yield holdfast
+
+
 async def _time(do: Callable[[], Awaitable[None]], seconds: float) -> float:
     """Return the median CPU seconds of a call."""
     taken: list[float] = []
@@ -101,14 +188,14 @@ async def _time(do: Callable[[], Awaitable[None]], seconds: float) -> float:
     return median(taken)
 
 
-async def _fill(store: Any) -> None:
+async def _fill(store: Any, passages: int) -> None:
     """Store messages of about 200 characters, 1,000 to a thread."""
     await store.spaces.create(_SPACE, name="large")
     state = 7
-    for at in range(0, PASSAGES, 1_000):
+    for at in range(0, passages, 1_000):
         thread = await store.threads.create(_SPACE, NewThread())
         messages = []
-        for number in range(at, min(at + 1_000, PASSAGES)):
+        for number in range(at, min(at + 1_000, passages)):
             words = []
             for _ in range(18):  # of about 35 words of such a text, half are stop words
                 state = (state * 1_103_515_245 + 12_345) & 0x7FFFFFFF
@@ -120,5 +207,9 @@ async def _fill(store: Any) -> None:
 
 
 def _bytes(where: str | Path) -> int:
-    """Return the size of a SQLite database; 0 for a server's."""
-    return where.stat().st_size if isinstance(where, Path) else 0
+    """Return the size of a SQLite database with what is in its log; 0 for a server's."""
+    if not isinstance(where, Path):
+        return 0
+    with closing(sqlite3.connect(where)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+    return where.stat().st_size

@@ -4,12 +4,17 @@ The suite runs in two processes, each with a server of its own.
 """
 
 import os
+import signal
 from collections.abc import AsyncIterator, Generator
 
 import pytest
 from hypothesis import settings
 
 from tests.support.postgres import PostgresServer
+
+# A shell without job control lets its background jobs ignore SIGINT, and every process of a test would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # CI must be deterministic: new Hypothesis examples are searched for in local runs only.
 settings.register_profile("ci", derandomize=True)

@@ -167,7 +167,15 @@ class ExampleData:
         artifact = self._send(f"/api/runs/{run}/artifacts", body)["id"]
         item = self._send(f"/api/threads/{thread}/tasks", {"title": "bake", "subtasks": [{"title": "mix"}]})["task_id"]
         message = self._send(f"/api/threads/{thread}/messages")["items"][0]["id"]
-        others = {"artifact_id": artifact, "name": agent, "file_id": self.file, "item": item, "message_id": message}
+        version = self._send(f"/api/agents/{agent}/versions")["items"][0]["digest"]
+        others = {
+            "digest": version,
+            "artifact_id": artifact,
+            "name": agent,
+            "file_id": self.file,
+            "item": item,
+            "message_id": message,
+        }
         return {**ids, **self._settled_task(agent), **others}
 
     def _new_memory_file(self) -> Ids:

@@ -129,6 +129,8 @@ def _fill_in_ids(case: Case[Any], operation: str, turn: int) -> None:
     existing = _existing_ids(operation, turn)
     if operation.startswith("compare_branches") and isinstance(case.query, MutableMapping):
         case.query.update({name: existing[name] for name in ("a", "b")})
+    if operation.startswith("diff_agent_versions") and isinstance(case.query, MutableMapping):
+        case.query["to"] = existing["digest"]
     for name in case.path_parameters:
         key = "item" if name == "task_id" and operation.startswith(("read_plan_item", "update_plan_item")) else name
         if key in existing:

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any, Final
 
 import httpx2
@@ -26,6 +27,8 @@ from holdfast.store.store import Store
 from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace
 
 TIMEOUT_SECONDS: Final = 30.0
+DRAIN: Final = timedelta(seconds=1)
+"""Tests leave runs behind that would go on for minutes."""
 """Seconds after which a test counts as hanging."""
 
 
@@ -112,7 +115,10 @@ async def serve(
     **options: Any,
 ) -> AsyncIterator[Site]:
     """Serve a workspace without authentication while the block runs."""
-    async with workshop.open(**options) as floor, make_live_streams(floor.holdfast, limits) as streams:
+    async with (
+        workshop.open(**{"drain": DRAIN, **options}) as floor,
+        make_live_streams(floor.holdfast, limits) as streams,
+    ):
         control = PrincipalUseCases(floor.holdfast, streams, version="0").as_principal(LOCAL_PRINCIPAL)
         app = HostOriginMiddleware(create_app(control), origins=origins, meters=floor.holdfast.meters)
         async with _open_site(app, workshop, floor, streams, shutdown_grace_seconds) as site:
@@ -129,7 +135,7 @@ async def serve_with_auth(
     **auth_options: Any,
 ) -> AsyncIterator[Site]:
     """Serve a workspace with authentication while the block runs; no key is needed until one exists."""
-    async with workshop.open() as floor, make_live_streams(floor.holdfast) as streams:
+    async with workshop.open(drain=DRAIN) as floor, make_live_streams(floor.holdfast) as streams:
         use_cases = PrincipalUseCases(
             floor.holdfast, streams, version="0", clock=clock, max_queued_runs=max_queued_runs
         )

@@ -66,7 +66,9 @@ def with_missing_ids(path: str) -> str:
     task = (
         "task_none" if path.startswith(TASK_CONTRACT_PREFIXES) else "1"
     )  # in the native API it is the number of a plan item
-    return path.format(space_id="default", name="nobody", agent="nobody", path="none.md", task_id=task, **IDS)
+    return path.format(
+        space_id="default", name="nobody", agent="nobody", path="none.md", digest="0" * 64, task_id=task, **IDS
+    )
 
 
 def expected_code(path: str, code: str) -> str:

@@ -3,7 +3,10 @@
 import json
 from typing import Final
 
+import jsonschema_rs
+
 from holdfast.api.errors import HTTP_ERRORS, STATUS_BY_ERROR, status_of
+from holdfast.api.events_schema import events_schema_json
 from holdfast.api.openapi import CREATED_IDS, openapi_document, openapi_json
 from holdfast.api.router import ROUTES
 from holdfast.api.streams.websocket import WebSocketCloseCode
@@ -20,6 +23,19 @@ REFERENCE: Final = ROOT / "docs" / "reference"
 def test_the_document_in_the_docs_is_current() -> None:
     documented = (REFERENCE / "openapi.json").read_bytes()
     assert documented == openapi_json(), "run `holdfast openapi > docs/reference/openapi.json`"
+
+
+def test_the_schema_of_events_in_the_docs_is_current_and_takes_recorded_logs() -> None:
+    documented = (REFERENCE / "events.schema.json").read_bytes()
+    assert documented == events_schema_json(), "run `holdfast openapi --events > docs/reference/events.schema.json`"
+    validator = jsonschema_rs.validator_for(json.loads(documented))
+    logs = sorted((ROOT / "console" / "tests" / "logs").glob("*.json"))
+    events = [event["data"] for log in logs for event in json.loads(log.read_text())]
+    assert len(events) > 50
+    assert [event for event in events if not validator.is_valid(event)] == []
+    step = next(event for event in events if event.get("name") == "holdfast.step")
+    for wrong in ({**step, "value": {}}, {**step, "type": "NEW"}, {"type": "CUSTOM", "name": "holdfast.new"}):
+        assert not validator.is_valid(wrong), wrong
 
 
 async def test_the_server_serves_the_document(site: Site) -> None:

@@ -162,3 +162,28 @@ async def test_another_space_is_never_found(http: httpx2.AsyncClient, shared_bac
 async def test_a_wrong_type_is_named_as_it_was_sent(http: httpx2.AsyncClient, path: str) -> None:
     refused = await http.get(path, params={"q": "cat", "type": "fuzzy"})
     assert (refused.status_code, refused.json()["error"]["details"]) == (400, {"field": "type"})
+
+
+async def test_everything_is_found_by_id_title_name_and_words(http: httpx2.AsyncClient) -> None:
+    thread = await say(http, "The oven in Ärzte street is cold.", title="Ovens")
+    run = (await http.get("/runs")).json()["items"][0]
+    artifact = {"type": "report", "title": "Ärzte report", "content": "x"}
+    made = (await http.post(f"/runs/{run['id']}/artifacts", json=artifact)).json()
+    memory = (await http.post("/memories", json={"text": "Mia repairs ovens.", "type": "semantic"})).json()
+
+    async def found(q: str, **more: str) -> list[tuple[str, str]]:
+        response = await http.get("/search", params={"q": q, **more})
+        assert response.status_code == 200, response.text
+        return [(each["kind"], each["id"]) for each in response.json()["items"]]
+
+    assert await found("ovens", kind="thread") == [("thread", thread)]
+    assert ("memory", memory["id"]) in await found("Ovens")
+    assert await found("Ärzte", kind="artifact") == await found("REPORT", kind="artifact") == [("artifact", made["id"])]
+    assert [kind for kind, _ in await found("cold oven", kind="message")] == ["message"]
+    assert await found("bot", kind="agent") == [("agent", "bot")]
+    for kind, name in (("run", run["id"]), ("thread", thread), ("artifact", made["id"]), ("memory", memory["id"])):
+        assert (await found(name))[0] == (kind, name)
+    assert await found("no-such-thing_1") == []
+    assert (await http.get("/search", params={"q": " "})).status_code == 400
+    unknown = str(http.base_url).rstrip("/") + "-unknown/search?q=x"
+    assert (await http.get(unknown)).status_code == 404

@@ -86,7 +86,10 @@ WRONG: Final[list[tuple[dict[str, Any], int, str]]] = [
     ({"action": {"type": "remind"}}, 400, "action"),
     ({"action": {"type": "run", "agent": "nobody", "input": "x"}}, 404, "no agent `nobody`"),
     ({"action": {"type": "run", "thread_id": "thr_missing"}}, 404, "thr_missing"),
+    ({"action": {**RUN, "thread_id": "thr_missing"}}, 404, "thr_missing"),
+    ({"action": {**RUN, "tags": ["a\0b"]}}, 400, "NUL"),
     ({"action": {**RUN, "new_thread": True}, "overlap": "queue"}, 400, "needs one thread"),
+    ({"cron": "0 0 29 2 *", "ends_at": "2027-01-01T00:00:00Z"}, 400, "no time is due"),
     ({"id": "not an id"}, 400, "`id` must be"),
     ({"whatever": 1}, 400, "whatever"),
 ]
@@ -151,6 +154,32 @@ async def test_a_wrong_delivery_is_refused(site: Site, content: bytes, status: i
     response = await site.request("POST", f"/hooks/{made['hook_token']}", content=content)
     assert response.status_code == status
     assert (await site.get(f"/api/schedules/{made['id']}/firings"))["items"] == []
+
+
+async def test_an_empty_delivery_id_is_refused(site: Site) -> None:
+    made = await make(site, cron=None, hook=True)
+    refused = await site.request("POST", f"/hooks/{made['hook_token']}", content="x", headers={"webhook-id": ""})
+    assert refused.status_code == 400 and "webhook-id" in refused.text
+
+
+async def test_a_delivery_whose_run_cannot_be_made_is_refused_and_starts_one_when_it_is_sent_again(
+    backend_site: Site,
+) -> None:
+    thread = await backend_site.thread()
+    made = await make(backend_site, cron=None, hook=True, action={**RUN, "thread_id": thread})
+    await backend_site.post(f"/api/threads/{thread}/archive", expect=200)
+    target, headers = f"/hooks/{made['hook_token']}", {"webhook-id": "msg_1"}
+    for _ in range(2):
+        refused = await backend_site.request("POST", target, content="x", headers=headers)
+        assert refused.status_code == 503, refused.text
+        assert thread not in refused.text, "a stranger is not told why"
+    await backend_site.post(f"/api/threads/{thread}/unarchive", expect=200)
+    first = await backend_site.request("POST", target, content="x", headers=headers)
+    again = await backend_site.request("POST", target, content="x", headers=headers)
+    assert (first.status_code, first.json()["outcome"], again.json()["id"]) == (202, "fired", first.json()["id"])
+    found = (await backend_site.get(f"/api/schedules/{made['id']}/firings"))["items"]
+    assert [each["outcome"] for each in found] == ["fired", "failed", "failed"]
+    assert "archived" in found[-1]["reason"]
 
 
 async def test_a_run_starts_after_a_delay_or_at_a_time(site: Site) -> None:

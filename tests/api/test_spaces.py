@@ -105,6 +105,15 @@ async def test_agents_are_read_without_their_folder(site: Site) -> None:
     await site.get("/api/agents/nobody", expect=404)
 
 
+async def test_tools_are_listed_with_their_sources_and_agents(site: Site) -> None:
+    tools = {tool["name"]: tool for tool in (await site.get("/api/tools"))["items"]}
+    assert tools["bash"]["source"] == "builtin"
+    assert (tools["read_file"]["read_only"], tools["bash"]["class"]) == (True, "effectful")
+    assert "planner" in tools["plan_create"]["agents"]
+    assert "bot" not in tools["plan_create"]["agents"]
+    await site.get("/api/spaces/nowhere/tools", expect=404)
+
+
 async def test_agents_are_listed_page_by_page(site: Site) -> None:
     all_items = [agent["name"] for agent in (await site.get("/api/agents", limit=200))["items"]]
     assert all_items == sorted(all_items)
@@ -128,14 +137,14 @@ async def test_an_invalid_agent_is_listed_as_broken(site: Site) -> None:
     path = site.workshop.folder / "agents" / "broken" / "agent.json"
     path.parent.mkdir()
     path.write_text("{")
-    folder.refresh()  # type: ignore[attr-defined]
+    folder.refresh()
     try:
         (broken,) = (await site.get("/api/agents"))["broken"]
         assert broken["name"] == "broken"
         await site.get("/api/agents/broken", expect=400)
     finally:
         path.unlink()
-        folder.refresh()  # type: ignore[attr-defined]
+        folder.refresh()
 
 
 async def test_an_artifact_has_versions(backend_site: Site) -> None:
@@ -245,7 +254,7 @@ async def test_the_usage_of_a_space_is_reported_by_day_agent_model_and_key(backe
     report = await backend_site.get(path)
     assert (report["group_by"], len(report["items"]), report["total"]["calls"]) == ("day", 1, 1)
     assert report["items"][0]["name"] == report["last_day"]
-    for group, name in (("agent", "bot"), ("model", run["model_used"]), ("key", "")):
+    for group, name in (("agent", "bot"), ("model", run["model_used"]), ("key", ""), ("thread", run["thread_id"])):
         (item,) = (await backend_site.get(path, group_by=group, **{"from": report["last_day"]}))["items"]
         assert (item["name"], item["input_tokens"]) == (name, run["usage"]["input_tokens"]), group
     assert (await backend_site.get(path, to="2000-01-31"))["items"] == []

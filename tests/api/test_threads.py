@@ -42,8 +42,15 @@ async def test_a_list_has_the_latest_run_of_each_thread(backend_site: Site) -> N
     without, thread = await backend_site.thread(), await backend_site.thread()
     await backend_site.play(thread)
     run = await backend_site.play(thread)
-    listed = {each["id"]: each["latest_run"] for each in (await backend_site.get("/api/threads"))["items"]}
+    items = {each["id"]: each for each in (await backend_site.get("/api/threads"))["items"]}
+    listed = {name: each["latest_run"] for name, each in items.items()}
     assert listed[without] is None
+    assert items[without]["usage"]["input_tokens"] == items[thread]["open_questions"] == 0
+    assert items[thread]["usage"]["input_tokens"] > run["usage"]["input_tokens"]  # of both runs
+    asking = await backend_site.thread(agent_type="asker")
+    await backend_site.play(asking)
+    found = {each["id"]: each["open_questions"] for each in (await backend_site.get("/api/threads"))["items"]}
+    assert (found[asking], found[thread]) == (1, 0)
     assert (listed[thread]["id"], listed[thread]["status"], listed[thread]["usage"]) == (
         run["id"],
         "completed",

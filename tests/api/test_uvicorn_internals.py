@@ -183,7 +183,17 @@ def test_these_lists_name_all_that_the_protocols_override_and_use(
     own = {name for name, value in vars(protocol).items() if callable(value)}
     assert own & set(dir(base)) == set(overrides)
     source = inspect.getsource(protocol)
-    own |= {"_in_head", "_in_request", "_head_bytes", "_header_lines", "_phase", "_waiting", "_frame_count"}
+    own |= {
+        "_in_head",
+        "_in_request",
+        "_head_bytes",
+        "_header_lines",
+        "_phase",
+        "_waiting",
+        "_frame_count",
+        "_held",
+        "address",
+    }
     assert {node.attr for node in _attributes_of(source, "self")} - own == attributes
 
 

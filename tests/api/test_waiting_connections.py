@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from uvicorn.server import ServerState
 
 from holdfast.api import waiting_connections
+from holdfast.api.asgi import AsgiScope, Receive, Send
+from holdfast.api.uvicorn_protocols import HttpProtocol, uvicorn_config
 from holdfast.bootstrap.server import raise_file_limit
 from tests.api.server_process import run_server
 from tests.api.site import Site
@@ -93,6 +96,83 @@ async def test_of_too_many_waiting_connections_the_idlest_is_closed(
     assert await idlest_reader.read() == b""
     for _, writer in (*others, (first_reader, first), (idlest_reader, idlest)):
         writer.close()
+
+
+class DiscardingTransport(asyncio.Transport):
+    """A transport of a client that reads all."""
+
+    closing = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.closing = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+
+class HalfRequests:
+    """Connections of one address that have sent the head of a request and one byte of its body."""
+
+    HEAD: Final = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\n{"
+
+    def __init__(self) -> None:
+        self.waiting = waiting_connections.WaitingConnections(max_files=8)
+        self.started = 0
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        self.started += 1
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async def open(self, number: int) -> list[HttpProtocol]:
+        config, opened = uvicorn_config(self, shutdown_grace_seconds=1), []
+        config.load()
+        for _ in range(number):
+            opened.append(HttpProtocol(config, ServerState(), {}, waiting=self.waiting))
+            opened[-1].connection_made(DiscardingTransport())
+            opened[-1].data_received(self.HEAD)
+        await asyncio.sleep(0)
+        return opened
+
+
+async def test_the_app_gets_a_half_request_at_once_unless_connections_are_crowded() -> None:
+    requests = HalfRequests()
+    crowded = waiting_connections.MIN_WAITING // waiting_connections.ADDRESS_SHARE // waiting_connections.CROWDED_SHARE
+    await requests.open(crowded)
+    assert requests.started == crowded
+    await requests.open(crowded)
+    assert requests.started == crowded
+
+
+@pytest.mark.parametrize("rest", [b"x" * 99_998, b"x" * 70_000])
+async def test_a_held_request_starts_once_its_body_is_complete_or_fills_the_buffer(rest: bytes) -> None:
+    requests = HalfRequests()
+    *_, last = await requests.open(30)
+    started = requests.started
+    last.data_received(rest)
+    last.data_received(b"")
+    await asyncio.sleep(0)
+    assert requests.started == started + 1
+
+
+async def test_a_held_request_starts_with_the_next_sweep() -> None:
+    requests = HalfRequests()
+    opened = await requests.open(30)
+    assert requests.started < 30
+    opened[-1].close_waiting("too many")
+    requests.waiting._close_expired()
+    await asyncio.sleep(0)
+    assert requests.started == 29, "a closed connection starts nothing"
 
 
 def test_a_client_is_served_beside_thousands_of_half_requests(tmp_path: Path) -> None:

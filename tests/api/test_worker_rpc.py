@@ -12,18 +12,19 @@ from holdfast.domain.content import Json
 from holdfast.rpc.protocol import METHODS, PROTOCOL_VERSION
 from tests.api.conftest import write_agents
 from tests.api.server_process import TIMEOUT_SECONDS, run_server
-from tests.scenario.agents.agent_workspace import AgentWorkspace
+from tests.scenario.agents.agent_workspace import AgentWorkspace, say
 
 UNDER_LEASE: Final = sorted({f"{port}/{name}" for port, name in METHODS} | {"leases/release", "leases/fail"})
 """The calls that need the token of a lease."""
 WITHOUT_LEASE: Final = [
-    *("leases/claim", "leases/renew", "leases/release_leftover", "leases/queue_state"),
+    *("leases/claim", "leases/renew", "leases/release_leftover", "leases/queue_state", "leases/check_pools"),
     *("leases/beat", "leases/leave"),
 ]
 BODIES: Final[dict[str, Json]] = {
     "leases/claim": {"owner": "w", "lease_seconds": 60, "limit": 1},
     "leases/renew": {"owner": "w", "lease_seconds": 60, "tokens": []},
     "leases/release_leftover": {"tokens": []},
+    "leases/check_pools": {"pools": ["default"]},
     "leases/fail": {"error": {"code": "INTERNAL", "message": "x"}},
 }
 
@@ -75,7 +76,9 @@ class Rpc:
 @pytest.fixture(scope="module")
 def rpc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
     folder: Path = tmp_path_factory.mktemp("rpc")
-    write_agents(AgentWorkspace(folder / "workspace", folder / "holdfast.db"))
+    workspace = AgentWorkspace(folder / "workspace", folder / "holdfast.db")
+    write_agents(workspace)
+    workspace.agent(say("trained"), name="trainer", pool="gpu")
     with run_server(folder, "--workers", "0", "--quiet") as server:
         keys: dict[str, str] = {}
         for scope in ("admin", "read", "run", "worker"):
@@ -83,10 +86,15 @@ def rpc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
             body = {"name": scope, "scope": scope, "every_space": True}
             keys[scope] = server.request("/api/keys", body, headers=headers)["secret"]
         admin = {"Authorization": f"Bearer {keys['admin']}"}
-        one_space = {"name": "one", "scope": "worker", "space_ids": ["default"]}
-        keys["one space"] = server.request("/api/keys", one_space, headers=admin)["secret"]
-        other = {"name": "other", "scope": "worker", "every_space": True}
-        keys["other worker"] = server.request("/api/keys", other, headers=admin)["secret"]
+        server.request("/api/spaces", {"id": "tenant"}, headers=admin)
+        bound: dict[str, dict[str, Json]] = {
+            "tenant worker": {"space_ids": ["tenant"]},
+            "other worker": {"every_space": True},
+            "gpu worker": {"every_space": True, "pools": ["gpu"]},
+        }
+        for name, rights in bound.items():
+            made = {"name": name, "scope": "worker"} | rights
+            keys[name] = server.request("/api/keys", made, headers=admin)["secret"]
         with httpx2.Client(base_url=server.url, timeout=TIMEOUT_SECONDS, trust_env=False) as client:
             yield Rpc(client, keys)
 
@@ -96,7 +104,6 @@ def test_every_call_needs_a_key_of_a_worker(rpc: Rpc, method: str) -> None:
     assert rpc.call(method, scope=None) == (401, "UNAUTHENTICATED")
     assert rpc.call(method, scope="read") == (403, "FORBIDDEN")
     assert rpc.call(method, scope="run") == (403, "FORBIDDEN")
-    assert rpc.call(method, scope="one space") == (403, "FORBIDDEN")
 
 
 def test_a_worker_key_opens_nothing_else(rpc: Rpc) -> None:
@@ -175,8 +182,85 @@ def test_a_worker_announces_itself(rpc: Rpc) -> None:
     assert "far-1" not in {each["id"] for each in rpc.request("/api/workers")["items"]}
 
 
+def test_a_worker_cannot_speak_for_another_one(rpc: Rpc) -> None:
+    me = {"id": "far-2", "host": "far", "pid": 7, "version": "0.1.0", "concurrency": 3}
+    assert rpc.call("leases/beat", me)[0] == 200
+    (before,) = [each for each in rpc.request("/api/workers")["items"] if each["id"] == "far-2"]
+    assert rpc.call("leases/beat", me | {"host": "evil"}, scope="other worker")[0] == 200
+    assert rpc.call("leases/leave", {"owner": "far-2"}, scope="other worker")[0] == 200
+    (after,) = [each for each in rpc.request("/api/workers")["items"] if each["id"] == "far-2"]
+    assert after == before
+    rpc.call("leases/leave", {"owner": "far-2"})
+
+
+def claim_of(rpc: Rpc, scope: str, *pools: str) -> tuple[int, Json]:
+    """Claim up to ten runs with a key."""
+    body: Json = {"owner": "w", "lease_seconds": 60, "limit": 10}
+    return rpc.call("leases/claim", body | ({"pools": list(pools)} if pools else {}), scope=scope)
+
+
+def fail_all(rpc: Rpc, claimed: Json, scope: str) -> None:
+    """End the runs of a claim."""
+    for each in claimed:
+        assert rpc.call("leases/fail", lease=each["token"], scope=scope)[0] == 200
+
+
+def test_a_key_of_one_space_claims_nothing_of_another(rpc: Rpc) -> None:
+    here = rpc.request("/api/runs", {"agent_type": "bot", "input": "go"})["id"]
+    there = rpc.request("/api/spaces/tenant/runs", {"agent_type": "bot", "input": "go"})["id"]
+    status, claimed = claim_of(rpc, "tenant worker")
+    assert (status, [each["lease"]["run_id"] for each in claimed]) == (200, [there])
+    assert claim_of(rpc, "tenant worker") == (200, [])
+    fail_all(rpc, claimed, "tenant worker")
+    status, claimed = claim_of(rpc, "worker")
+    assert [each["lease"]["run_id"] for each in claimed] == [here]
+    fail_all(rpc, claimed, "worker")
+
+
+def test_a_key_of_one_pool_claims_nothing_of_another(rpc: Rpc) -> None:
+    plain = rpc.request("/api/runs", {"agent_type": "bot", "input": "go"})["id"]
+    gpu = rpc.request("/api/runs", {"agent_type": "trainer", "input": "go"})["id"]
+    assert rpc.call("leases/check_pools", {"pools": ["gpu"]}, scope="gpu worker") == (200, None)
+    for pools in (["default"], ["gpu", "default"]):
+        assert rpc.call("leases/check_pools", {"pools": pools}, scope="gpu worker") == (403, "FORBIDDEN")
+        assert claim_of(rpc, "gpu worker", *pools) == (403, "FORBIDDEN")
+    assert claim_of(rpc, "gpu worker") == (403, "FORBIDDEN"), "the default pool is not its own"
+    assert claim_of(rpc, "gpu worker", "No Pool") == (400, "INVALID")
+    status, claimed = claim_of(rpc, "gpu worker", "gpu")
+    assert (status, [each["lease"]["run_id"] for each in claimed]) == (200, [gpu])
+    fail_all(rpc, claimed, "gpu worker")
+    status, claimed = claim_of(rpc, "worker")
+    assert [each["lease"]["run_id"] for each in claimed] == [plain]
+    fail_all(rpc, claimed, "worker")
+
+
+@pytest.mark.parametrize("way", ["children", "follow_ups", "spawn"])
+def test_a_worker_cannot_choose_the_pool_and_version_of_a_run(rpc: Rpc, way: str) -> None:
+    token, lease = rpc.claim()
+    new: Json = {
+        "id": f"run_of_{way}",
+        "thread": {},
+        "agent_type": "trainer",
+        "pool": "default",
+        "agent_version": "0" * 64,
+    }
+    if way != "follow_ups":
+        new["parent_run_id"] = lease["run_id"]
+    if way == "spawn":
+        assert rpc.call("subagents/spawn", {"new": new}, lease=token)[0] == 200
+    else:
+        assert rpc.call("journal/commit", {way: [new]}, lease=token)[0] == 200
+    assert claim_of(rpc, "worker") == (200, [])
+    status, claimed = claim_of(rpc, "worker", "gpu")
+    assert [each["lease"]["run_id"] for each in claimed] == [f"run_of_{way}"]
+    assert claimed[0]["lease"]["run"]["agent_version"] not in (None, "0" * 64)
+    fail_all(rpc, claimed, "worker")
+    rpc.call("leases/fail", lease=token)
+    fail_all(rpc, claim_of(rpc, "worker", "gpu", "default")[1], "worker")
+
+
 def test_a_worker_of_another_version_is_told_so(rpc: Rpc) -> None:
-    for version in ("0", "2", ""):
+    for version in ("0", "1", "3", ""):
         assert rpc.call("leases/queue_state", version=version) == (400, "INVALID")
 
 
@@ -184,7 +268,9 @@ def test_bad_requests_are_refused(rpc: Rpc) -> None:
     assert rpc.call("nothing/here", lease="x") == (404, "NOT_FOUND")
     assert rpc.call("leases/steal") == (404, "NOT_FOUND")
     assert rpc.call("leases/claim", {"owner": 5, "lease_seconds": 60, "limit": 1}) == (400, "INVALID")
-    assert rpc.call("leases/claim", {"owner": "w", "lease_seconds": 0, "limit": 1}) == (400, "INVALID")
+    for seconds in (0, -1, 3601, 1e300):
+        assert rpc.call("leases/claim", {"owner": "w", "lease_seconds": seconds, "limit": 1}) == (400, "INVALID")
+        assert rpc.call("leases/renew", {"owner": "w", "lease_seconds": seconds, "tokens": []}) == (400, "INVALID")
     assert rpc.call("leases/claim", {"owner": "w", "lease_seconds": 60, "limit": 100_000}) == (400, "INVALID")
     headers = {"Holdfast-Rpc-Version": PROTOCOL_VERSION, "Authorization": f"Bearer {rpc.keys['worker']}"}
     for content in (b"{", b"[]", b"\xff", b"null"):

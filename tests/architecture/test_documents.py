@@ -26,10 +26,10 @@ def test_python_in_documents_runs(document: Path, tmp_path: Path) -> None:
     blocks = python_blocks(document)
     for block in blocks:
         compile(block.code, f"{name(document)}:{block.line}", "exec")
-    script = tmp_path / document.with_suffix(".py").name
+    script = tmp_path / f"{document.stem}_document.py"  # never the name of a package that it imports
     script.write_text(_in_place([(block.line, block.code) for block in blocks if block.runs]))
     command = [sys.executable, "-W", "error", script.name]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 

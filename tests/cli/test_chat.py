@@ -89,7 +89,13 @@ def test_questions_are_answered_inline(server: Server) -> None:
 
 def test_a_pipe_that_ends_at_a_question_says_how_to_answer(server: Server) -> None:
     done = piped(server, "go\n", "asker")
-    assert "holdfast run show run_" in done.stderr
+    assert (done.returncode, "holdfast run show run_" in done.stderr) == (5, True)
+
+
+def test_a_refused_message_is_sent_again_by_retry(server: Server) -> None:
+    done = piped(server, "/model scripted:none.json\none\n/model\n/retry\n", "bot")
+    assert (done.returncode, done.stdout) == (0, "agent     you said one\n")
+    assert "`none.json` cannot be read" in done.stderr
 
 
 def test_errors_leave_the_conversation_open(server: Server) -> None:

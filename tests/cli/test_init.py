@@ -3,14 +3,18 @@
 import json
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from holdfast.domain.errors import Invalid
+from holdfast.domain.run import Mode
+from holdfast.domain.step import StepKind
 from holdfast.testing.openai_server import StubOpenAIServer, StubReply
 from tests.cli.batch import run_all
 from tests.scenario.agents.agent_workspace import AgentWorkspace
+
+AGENTS: Final = ["analyst", "assistant", "coder", "hello", "monitor", "researcher", "writer"]
 
 
 def edit(file: Path, old: str, new: str) -> None:
@@ -20,10 +24,10 @@ def edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
-def init_workspace(folder: Path) -> AgentWorkspace:
+def init_workspace(folder: Path, *options: str) -> AgentWorkspace:
     """Return a workspace created by `holdfast init`."""
     workspace = AgentWorkspace(folder, folder / ".holdfast" / "holdfast.db")
-    (result,) = run_all([["init", str(folder)]])
+    (result,) = run_all([["init", str(folder), *options]])
     assert (result.code, result.out) == (0, "")
     assert f"holdfast serve --workspace {folder}" in result.err
     return workspace
@@ -31,10 +35,66 @@ def init_workspace(folder: Path) -> AgentWorkspace:
 
 async def test_a_new_workspace_has_no_broken_agent_and_one_answers_without_a_key(tmp_path: Path) -> None:
     async with init_workspace(tmp_path / "new").open() as runtime:
-        assert [agent.name for agent in runtime.holdfast.agents.all()] == ["assistant", "hello"]
+        assert [agent.name for agent in runtime.holdfast.agents.all()] == AGENTS
         assert runtime.holdfast.agents.broken() == []
         run = await runtime.run_to_end("good morning", agent="hello")
         assert str(run.output).startswith("Hello! You said: good morning.")
+
+
+FILES: Final = {
+    "sales.csv": "region,total\nnorth,3\n",
+    "app.py": "def pay():\n    pass  # TODO: refuse a negative amount\n",
+    "server.log": "10:00 started\n10:01 ERROR disk full\n",
+}
+SHOWN: Final = {
+    "analyst": "sales.csv",
+    "coder": "refuse a negative amount",
+    "monitor": "disk full",
+    "writer": "artifact_id",
+}
+
+
+async def test_every_agent_of_a_new_workspace_works_without_a_key(tmp_path: Path) -> None:
+    new = init_workspace(tmp_path / "new")
+    for name, text in FILES.items():
+        new.write(f"files/{name}", text)
+    async with new.open() as runtime:
+        for agent in (each for each in AGENTS if each != "assistant"):
+            run = await runtime.run_to_end(f"a request for {agent}", agent=agent)
+            assert (run.status, run.error) == ("completed", None)
+            steps = [
+                step for step in await runtime.store.steps.of_run(run.space_id, run.id) if step.kind == StepKind.TOOL
+            ]
+            assert [step.state for step in steps] == ["done"] * len(steps)
+            assert bool(steps) == (agent != "hello")
+            assert "{$" not in str(run.output) and SHOWN.get(agent, "") in str(run.output)
+
+
+async def test_every_agent_of_a_new_workspace_has_its_tools_and_prompt_with_a_real_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    new = init_workspace(folder := tmp_path / "new", "--model", "mine:stand-in")
+    async with StubOpenAIServer(*[StubReply(text="Done.")] * len(AGENTS)) as server:
+        edit(folder / "settings.json", "https://api.openai.com/v1", server.url)
+        async with new.open() as runtime:
+            for agent in (each for each in AGENTS if each != "hello"):
+                run = await runtime.run_to_end("a request", agent=agent, mode=Mode.TASK)
+                assert (run.status, run.output) == ("completed", "Done.")
+                asked = server.requests[-1]
+                declared = set(json.loads((folder / "agents" / agent / "agent.json").read_text())["tools"])
+                assert {tool["function"]["name"] for tool in asked["tools"]} == declared - {"web_search"}
+                assert (folder / "agents" / agent / "AGENT.md").read_text().strip() in str(
+                    asked["messages"][0]["content"]
+                )
+                assert "Know what done means." in str(asked["messages"][0]["content"])
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "openai:", "scripted:script.json", ""])
+def test_a_model_that_cannot_be_one_is_refused_before_anything_is_written(tmp_path: Path, model: str) -> None:
+    (result,) = run_all([["init", str(tmp_path / "new"), "--model", model]])
+    assert (result.code, result.out, "`provider:name`" in result.err) == (2, "", True)
+    assert not (tmp_path / "new").exists()
 
 
 async def test_the_agent_for_a_real_model_names_the_key_it_needs(

@@ -40,16 +40,22 @@ def test_a_key_is_created_listed_and_revoked_without_a_server(workspace: str) ->
     assert (created.code, bool(SECRET.fullmatch(created.out.strip())), created.out.count("\n")) == (0, True, 1)
     key: Json = json.loads(other.out)
     assert (key["scope"], key["every_space"], key["space_ids"], key["created_by"]) == ("admin", True, [], None)
-    first, second = listed.out.splitlines()
-    assert re.fullmatch(r"key_[0-9a-f]{32}  run  default  -  never expires  laptop", first)
-    assert re.fullmatch(rf"{key['id']}  admin  every space  -  expires \S+  ci", second)
+    head, first, second = listed.out.splitlines()
+    assert head.split() == ["KEY", "SCOPE", "SPACES", "POOLS", "RATE", "LIMIT", "EXPIRES", "REVOKED", "NAME"]
+    assert re.fullmatch(r"key_[0-9a-f]{32}  run +default +laptop", first)
+    assert re.fullmatch(rf"{key['id']}  admin  every space +\d{{4}}-\S+ \S+ +ci", second)
     assert not SECRET.search(listed.out)
     revoked, revoked_again, as_json = run_all(
         [["key", "revoke", key["id"], *options], ["key", "list", *options], ["key", "list", "--json", *options]]
     )
     assert (revoked.code, revoked.out) == (0, "")
-    assert "revoked 20" in revoked_again.out.splitlines()[1]
-    assert [json.loads(line)["name"] for line in as_json.out.splitlines()] == ["laptop", "ci"]
+    assert re.search(r" 20\S+ \S+ +ci$", revoked_again.out.splitlines()[2])
+    assert [each["name"] for each in json.loads(as_json.out)] == ["laptop", "ci"]
+
+
+def test_a_workspace_without_keys_says_so(workspace: str) -> None:
+    listed, as_json = run_all([["key", "list", "-w", workspace], ["key", "list", "-w", workspace, "-o", "json"]])
+    assert (listed, as_json) == ((0, "", "no keys: requests need none\n"), (0, "[]\n", ""))
 
 
 def test_an_invalid_request_is_refused_in_one_line(workspace: str, tmp_path: Path) -> None:
@@ -74,25 +80,32 @@ def test_an_invalid_request_is_refused_in_one_line(workspace: str, tmp_path: Pat
 def test_a_running_server_is_called_with_the_key_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with run_server(tmp_path, "--quiet") as server:
         run, url = server.request("/agents/hello/task", {"input": "hi"})["taskId"], ["--url", server.url]
+        database = tmp_path / "workspace" / ".holdfast" / "holdfast.db"
         listing = ["key", "list", "--json", *url]
         following = [["run", "follow", run, "--transport", transport, *url] for transport in ("sse", "ws")]
-        owned, first, *refused = run_all(
+        found, owned, first, *refused = run_all(
             [
-                ["key", "list", "--workspace", str(tmp_path / "workspace")],
+                ["key", "list", "--json", "--workspace", str(tmp_path / "workspace")],
+                ["key", "list", "--workspace", str(tmp_path / "workspace"), "--database", str(database)],
                 ["key", "create", "first", "--scope", "admin", "--every-space", *url],
                 listing,
                 *following,
             ]
         )
         assert "this is the first key: from now on every request needs one" in first.err
+        assert (found.code, found.out) == (0, "[]\n")
         assert (owned.code, "`--url`" in owned.err, "[STORE_OWNED]" in owned.err) == (1, True, True)
-        assert [(each.code, "[UNAUTHENTICATED]" in each.err) for each in refused] == [(1, True)] * 3
+        assert [(each.code, "HOLDFAST_API_KEY or a profile [UNAUTH" in each.err) for each in refused] == [(1, True)] * 3
         monkeypatch.setenv("HOLDFAST_API_KEY", first.out.strip())
         listed, second, *followed = run_all([listing, ["key", "create", "second", "--json", *url], *following])
-        root, created = json.loads(listed.out), json.loads(second.out)
+        (root,), created = json.loads(listed.out), json.loads(second.out)
         assert (root["name"], created["created_by"]) == ("first", root["id"])
         assert "first key" not in second.err
         assert [(each.code, each.out) for each in followed] == [(0, followed[0].out)] * 2
+        monkeypatch.setenv("HOLDFAST_API_KEY", created["secret"])
+        (top,) = run_all([["top", "--once", *url]])
+        assert (top.code, "running 0" in top.out, "workers" in top.out) == (0, True, False)
+        monkeypatch.setenv("HOLDFAST_API_KEY", first.out.strip())
         (revoked,) = run_all([["key", "revoke", created["id"], "--json", *url]])
         assert json.loads(revoked.out)["revoked_at"] is not None
         monkeypatch.setenv("HOLDFAST_API_KEY", "é")

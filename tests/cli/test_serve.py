@@ -214,3 +214,13 @@ def test_a_missing_postgres_driver_is_named_with_the_command_to_install_it(tmp_p
     refused = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True, timeout=60)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "pip install 'holdfast-agents[postgres]'" in refused.stderr
+
+
+def test_a_server_starts_without_libraries_that_nothing_uses_yet() -> None:
+    code = (
+        "import sys, holdfast.bootstrap.server; from holdfast.api.app import create_app; "
+        "from holdfast.api.use_cases import UseCases; create_app(UseCases(*[object()] * len(UseCases._fields))); "
+        "print([name for name in ('pydantic', 'openai', 'aiohttp', 'snowballstemmer') if name in sys.modules])"
+    )
+    started = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert (started.stdout, started.returncode) == ("[]\n", 0), started.stderr

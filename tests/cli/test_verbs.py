@@ -267,6 +267,7 @@ def test_agents_are_created_and_checked_without_a_server(tmp_path: Path) -> None
     assert (one.code, unknown.code) == (0, 1)
     assert json.loads(servers.out)["declared_in"] == "agents/bot/agent.json"
     assert failed.code == 1 and "no-such-program" in failed.out and "→ " in failed.out
+    assert failed.err.endswith("starting gone: this takes at most 60 s\n") and "no-such-program" not in failed.err
     assert missing.code == 1
 
 

@@ -1,5 +1,6 @@
 """`holdfast.open`: agents and tools of the program, and what only one process has."""
 
+import asyncio
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +92,20 @@ async def test_definitions_that_cannot_be_used_are_refused(workspace: Path) -> N
         Agent("a", instructions="x", model="gpt")
     with pytest.raises(Invalid, match="max_iterations"):
         Agent("a", instructions="x", model="scripted:s.json", limits={"max_iterations": 0})
+
+    def plain(symbol: str) -> str:
+        """Return nothing of interest."""
+        return symbol
+
+    with pytest.raises(Invalid, match="`plain` in `tools` is not a tool .*: decorate it with `@tool`"):
+        Agent("a", instructions="x", model="scripted:s.json", tools=[plain])  # type: ignore[list-item]
+    with pytest.raises(Invalid, match="`plain` in `tools`"):
+        async with holdfast.open(workspace, agents=[broker()], tools=[plain]):  # type: ignore[list-item]
+            pass
+    with pytest.raises(Invalid, match="makes a function a tool, not `3`"):
+        tool(3)  # type: ignore[call-overload]
+    with pytest.raises(Invalid, match="`Queue` has no JSON Schema: use types of JSON, dataclasses.*pydantic$"):
+        Agent("a", instructions="x", model="scripted:s.json", output=asyncio.Queue)
 
     @tool(name="price")
     def other() -> None:

@@ -163,7 +163,15 @@ async def test_beyond_this_machine_a_key_is_needed(workspace: Path) -> None:
     async with agents.lifespan():
         assert await get_agents(agents, server="127.0.0.1") == 401
         assert await get_agents(agents, server="192.0.2.1", key=key) == 200
-        assert [agent.name async for agent in agents.client.agents.list()] == ["assistant", "hello"]
+        assert [agent.name async for agent in agents.client.agents.list()] == [
+            "analyst",
+            "assistant",
+            "coder",
+            "hello",
+            "monitor",
+            "researcher",
+            "writer",
+        ]
 
 
 async def test_a_key_can_be_required_on_this_machine_too(workspace: Path) -> None:

@@ -235,17 +235,12 @@ class Model:
     def place(self, thread: ModelThread, wish: OnBusy) -> Start:
         """Return the start of a run without an explicit base."""
         newest = self._newest(thread)
-        live: list[ModelRun] = []
-        at = newest
-        while at is not None and not at.over:
-            live += [at] if at.live else []
-            at = at.base
+        live = self._live_branch(newest)
         if not live:
             return Start(newest)
         match wish:
             case OnBusy.ENQUEUE:
-                if any(InterruptStatus.OPEN in run.asked.values() for run in live):
-                    raise Waiting("a person is asked")
+                self._check_waits_for_nobody(live)
                 return Start(live[0])
             case OnBusy.REJECT:
                 raise Busy("the branch is live")
@@ -262,7 +257,20 @@ class Model:
     def named_base(self, base: ModelRun, cut: int | None) -> Start:
         if base.deleted:
             raise NotFound("gone")
+        self._check_waits_for_nobody(self._live_branch(base))
         return Start(base, cut)
+
+    def _live_branch(self, newest: ModelRun | None) -> list[ModelRun]:
+        """Return the live runs of a branch, newest first."""
+        live: list[ModelRun] = []
+        while newest is not None and not newest.over:
+            live += [newest] if newest.live else []
+            newest = newest.base
+        return live
+
+    def _check_waits_for_nobody(self, branch: list[ModelRun]) -> None:
+        if any(InterruptStatus.OPEN in run.asked.values() for run in branch):
+            raise Waiting("a person is asked")
 
     def check_new(self, start: Start, parent: ModelRun | None, ids: Iterable[MessageId | None]) -> None:
         """Raise the error that `create` should raise."""

@@ -11,6 +11,7 @@ import msgspec
 
 import holdfast.ports
 from holdfast.ports.artifacts import Artifacts, Files
+from holdfast.ports.folders import FolderSnapshots
 from holdfast.ports.log import Contexts, EventLog, Journal, Messages, Steps, Values
 from holdfast.ports.memory import Forgetting, Memories, MemoryArchive, MemoryGraph
 from holdfast.ports.outlines import ThreadOutlines
@@ -34,6 +35,7 @@ from holdfast.ports.skills import Skills
 from holdfast.ports.spaces import ApiKeys, Grants, Notifications, SpaceBudgets, Spaces, Tickets, UsageLedger
 from holdfast.ports.tools import ToolTrust
 from holdfast.ports.webhooks import Webhooks
+from holdfast.ports.workspace import AgentVersions
 from holdfast.store.store import Store
 
 
@@ -57,6 +59,7 @@ class Ports(NamedTuple):
     contexts: Contexts
     artifacts: Artifacts
     files: Files
+    folders: FolderSnapshots
     memories: Memories
     memory_archive: MemoryArchive
     memory_graph: MemoryGraph
@@ -68,6 +71,7 @@ class Ports(NamedTuple):
     reminders: Reminders
     webhooks: Webhooks
     skills: Skills
+    agent_versions: AgentVersions
     api_keys: ApiKeys
     grants: Grants
     tickets: Tickets
@@ -101,6 +105,7 @@ def ports_of(store: Store) -> Ports:
         contexts=store.contexts,
         artifacts=store.artifacts,
         files=store.files,
+        folders=store.folders,
         memories=store.memories,
         memory_archive=store.memory_archive,
         memory_graph=store.memory_graph,
@@ -112,6 +117,7 @@ def ports_of(store: Store) -> Ports:
         reminders=store.reminders,
         webhooks=store.webhooks,
         skills=store.skills,
+        agent_versions=store.agent_versions,
         api_keys=store.api_keys,
         grants=store.grants,
         tickets=store.tickets,

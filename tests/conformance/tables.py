@@ -13,6 +13,7 @@ Rows: TypeAlias = list[dict[str, Any]]
 _REFERENCES: Final = (
     ("messages", "thread_key", "threads", "thread_key"),
     ("task_numbers", "thread_key", "threads", "thread_key"),
+    ("thread_usage", "thread_key", "threads", "thread_key"),
     ("runs", "thread_key", "threads", "thread_key"),
     ("runs", "base_key", "runs", "run_key"),
     ("runs", "jump_key", "runs", "run_key"),

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.domain.agent_version import make_bundle
 from holdfast.domain.artifact import ArtifactType, NewArtifact, NewFile
 from holdfast.domain.commit import Commit
 from holdfast.domain.ids import (
@@ -46,6 +47,7 @@ from holdfast.domain.space_budget import BudgetPeriod, NewSpaceBudget
 from holdfast.domain.thread import NewThread
 from holdfast.domain.timer import NewTimer
 from holdfast.domain.webhook import NewWebhook
+from holdfast.domain.worker import SpaceQueue
 from holdfast.ports.schedules import DaemonState
 from holdfast.store.store import Store
 from tests.builders import user
@@ -136,6 +138,8 @@ async def populate(store: Store, space: SpaceId, mark: str) -> World:
     new_memory = NewMemory(type=MemoryType.SEMANTIC, text=mark, standing=True, thread_id=thread.id, sources=[source])
     memory = (await store.memories.put(space, new_memory)).memory.id
     new_skill = NewSkill(content=replace(SKILL, name=f"skill-{mark}"), contents={"scripts/x": mark.encode()})
+    await store.workers.put_space_queue(space, SpaceQueue(weight=len(mark)))
+    await store.agent_versions.publish(space, make_bundle("bot", {"agents/bot/AGENT.md": mark.encode()}, folder=""))
     await store.space_budgets.put(space, NewSpaceBudget(period=BudgetPeriod.DAY, tokens=10_000 + len(mark)))
     await store.spaces.update(space, SpacePatch(metadata={"locale": mark}))
     return World(

@@ -42,6 +42,7 @@ async def test_a_stored_key_is_returned_without_its_secret(store: Store, clock: 
         scope=Scope.ADMIN,
         space_ids=[SPACE],
         every_space=False,
+        pools=[],
         rate_limit="60/minute",
         created_by="ann",
         created_at=seconds_from_now(clock, 0),

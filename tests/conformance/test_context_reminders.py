@@ -69,11 +69,11 @@ async def test_what_is_forgotten_is_erased_from_reminders_too(store: Store, wher
     lease = await start(store, text=secret)
     await end(store, lease)
     made = await remind(store, secret, CONTEXT, content=secret, context=f"he said: {secret}")
-    await store.schedules.trigger(SPACE, ScheduleId(made.id), cause=FiringCause.MANUAL)
+    await store.schedules.trigger(SPACE, ScheduleId(made.id), cause=FiringCause.MANUAL, reason=f"heard: {secret}")
     await store.notifications.dispatch()
     await store.forgetting.forget(SPACE, ForgetRequest(thread_id=lease.thread_id))
     rows = await rows_of(where)
-    for table in ("reminders", "conditions", "schedules", "notifications", "outbox"):
+    for table in ("reminders", "conditions", "schedules", "firings", "notifications", "outbox"):
         assert secret not in str(rows[table]), table
     assert rows["reminder_terms"] == []
     await start(store, text="it was forgotten")

@@ -336,9 +336,11 @@ async def test_a_message_is_tainted_by_what_its_author_had_read(store: Store) ->
 async def test_a_message_is_marked_once_all_that_it_stated_is_superseded(store: Store, said: Message) -> None:
     name = (said.thread_id, said.id)
     old = await kept(store, "The code is 1", sources=[source(said)])
-    assert await store.memory_graph.superseded_sources(SPACE, [name]) == {}
+    (before,) = await store.memory_graph.messages(SPACE, [name])
+    assert before.superseded_by == []
     new = await store.memories.supersede(SPACE, old.id, new=fact("The code is 2"))
-    assert await store.memory_graph.superseded_sources(SPACE, [name]) == {name: [new.id]}
+    (after,) = await store.memory_graph.messages(SPACE, [name])
+    assert after.superseded_by == [new.id]
 
 
 async def test_a_commit_keeps_its_memories_or_nothing(store: Store) -> None:

@@ -121,6 +121,11 @@ async def test_an_item_started_by_a_person_starts_at_the_end_of_the_conversation
     done = PlanItemPatch(status=PlanStatus.COMPLETED, conclusion="x")
     ended = await store.plans.edit(SPACE, lease.thread_id, ChangePlanItem(task_id=made.task_id, patch=done))
     assert (ended.start, ended.end) == (begun.start, Boundary(message_sequence_num=1, content_sequence_num=2))
+    assert begun.started_at is not None
+    assert begun.ended_at is None
+    assert ended.started_at == begun.started_at
+    assert ended.ended_at is not None
+    assert ended.ended_at >= begun.started_at
 
 
 async def test_an_active_run_gets_the_edit_in_its_inbox_and_its_plan_shows_it_at_once(store: Store) -> None:

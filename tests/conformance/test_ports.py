@@ -11,6 +11,7 @@ from holdfast.bus.local import LocalBus
 from holdfast.bus.nats import NatsBus
 from holdfast.bus.postgres import PostgresBus
 from holdfast.ports.bus import Bus, RunWatcher, Watch
+from holdfast.ports.folders import RestorableFolder, RestorableFolders
 from holdfast.ports.memory import Embedder, MemoryFiles, Recall
 from holdfast.ports.model import KnownModels, Model, Models, TokenCounter
 from holdfast.ports.queue import WorkerBeats
@@ -19,12 +20,13 @@ from holdfast.ports.runtime import Clock, Executor, Library, MemoryLibrary, Remo
 from holdfast.ports.sandbox import Processes, Sandbox
 from holdfast.ports.skills import FolderSkills
 from holdfast.ports.tools import WebSearch, WorkingFolder, WorkingFolders
-from holdfast.ports.workspace import Agents, SettingsFile
+from holdfast.ports.workspace import Agents, RunAgents, SettingsFile
 from holdfast.testing.clock import HeldClock
 from tests.conformance.ports import Ports, methods_of, ports_of, protocols
 
 NOT_OF_THE_STORE = {
     Agents,
+    RunAgents,
     Bus,
     Clock,
     Embedder,
@@ -49,6 +51,8 @@ NOT_OF_THE_STORE = {
     WebSearch,
     WorkerBeats,
     WorkingFolder,
+    RestorableFolder,
+    RestorableFolders,
     WorkingFolders,
 }
 

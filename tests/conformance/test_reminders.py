@@ -85,6 +85,21 @@ async def test_a_reminder_reaches_its_thread_or_its_owner(store: Store) -> None:
     assert await store.reminders.of_turn(OTHER, ThreadId("thr-here"), owner="ada") == []
 
 
+async def test_the_newest_comes_first_among_equals_and_what_the_message_is_about_before_it(
+    store: Store, clock: HeldClock
+) -> None:
+    """A reminder that nobody settles hides none that are triggered later."""
+    about = await remind(store, "invoices", CONTEXT)
+    made = [await remind(store, "in 1 h") for _ in range(3)]
+    for each in (made[1], made[0], made[2]):
+        clock.tick(MINUTE)
+        await store.schedules.trigger(SPACE, ScheduleId(each.id), cause=FiringCause.MANUAL)
+    clock.tick(MINUTE)
+    lease = await start(store, text="Where are the invoices?")
+    found = await store.reminders.of_turn(SPACE, lease.thread_id, owner=None)
+    assert [each.id for each in found] == [each.id for each in (about, made[2], made[0], made[1])]
+
+
 async def test_the_highest_priority_comes_first(store: Store) -> None:
     order = [ReminderPriority.LOW, ReminderPriority.CRITICAL, ReminderPriority.NORMAL, ReminderPriority.HIGH]
     made = {each: await remind(store, "in 1 h", priority=each) for each in order}

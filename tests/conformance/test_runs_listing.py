@@ -2,12 +2,17 @@
 
 from typing import Any
 
+import msgspec
+
+from holdfast.domain.context import RECALL_VALUE, InjectedItem, InjectionKind, RecalledMemory
 from holdfast.domain.errors import HoldfastError, Invalid, NotFound
-from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.ids import MemoryId, RunId, SkillId, SpaceId, ThreadId
 from holdfast.domain.instant import instant
 from holdfast.domain.limits import Usage
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Mode, Run, RunStatus
+from holdfast.domain.run_skills import SKILLS_VALUE, ActivationCause, ActiveSkill, RunSkills
+from holdfast.domain.skill import SkillSource
 from holdfast.domain.step import StepState
 from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
 from holdfast.ports.runs import RunFilter
@@ -23,7 +28,7 @@ from tests.conformance.conversations import (
     expect_refusal,
     wait_for_person,
 )
-from tests.conformance.run_builders import child_of, commit, model_step, queued
+from tests.conformance.run_builders import COMPLETED, child_of, commit, model_step, queued, running
 
 
 async def _listed(store: Store, **where: Any) -> list[RunId]:
@@ -189,6 +194,35 @@ async def test_a_list_of_runs_is_filtered_by_the_time_of_creation(store: Store, 
         SPACE, where=RunFilter(created_from=times[1], created_to=times[4]), limit=2, cursor=page.next_cursor
     )
     assert [*_ids(page.items), *_ids(rest.items)] == [*reversed(runs[1:4])]
+
+
+async def _using(store: Store, *memories: str, skill: str | None = None) -> Run:
+    """Return a run that ended with these memories in its prompt and this skill active."""
+    lease = await running(store, "begin")
+    named: dict[str, Any] = {"source": SkillSource.SPACE, "version": 1, "digest": "", "cause": ActivationCause.NAMED}
+    active = ActiveSkill(id=SkillId("skl_1"), name=skill or "", **named)
+    recalled = RecalledMemory(items=[InjectedItem(kind=InjectionKind.MEMORY, id=each) for each in memories])
+    values = {RECALL_VALUE: msgspec.to_builtins(recalled)}
+    if skill is not None:
+        values[SKILLS_VALUE] = msgspec.to_builtins(RunSkills(run_id=lease.run_id, locale="en", active=[active]))
+    await commit(store, lease, values=values)
+    await commit(store, lease, values=values, move=COMPLETED)
+    return lease.run
+
+
+async def test_the_runs_that_used_a_memory_or_a_skill_are_listed(store: Store) -> None:
+    first = (await _using(store, "mem_1", "mem_2", skill="tidy")).id
+    await ended_run(store, await new_thread(store, SPACE))
+    second = (await _using(store, "mem_1")).id
+    assert await _listed(store, memory_id="mem_1") == [second, first]
+    assert await _listed(store, memory_id="mem_2") == [first]
+    assert await _listed(store, memory_id="mem_2", skill="tidy") == [first]
+    assert await _listed(store, memory_id="tidy") == await _listed(store, skill="mem_1") == []
+    page = await store.runs.page(SPACE, where=RunFilter(memory_id=MemoryId("mem_1")), limit=1)
+    assert (_ids(page.items), page.next_cursor) == ([second], second)
+    assert (await store.runs.page(OTHER, where=RunFilter(memory_id=MemoryId("mem_1")))).items == []
+    await store.runs.delete(SPACE, first)
+    assert await _listed(store, skill="tidy") == []
 
 
 async def test_a_run_with_several_tags_is_found_by_all_of_them(store: Store) -> None:

@@ -14,6 +14,7 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import RunStatus
 from holdfast.domain.schedule import (
     MAX_MISSED_PER_FIRING,
+    MAX_QUEUED_FIRINGS,
     Firing,
     FiringCause,
     FiringOutcome,
@@ -182,6 +183,15 @@ async def test_overlap_skip_leaves_out_a_time_while_the_last_run_is_active(store
     assert again.outcome is FiringOutcome.FIRED
 
 
+async def test_overlap_skip_sees_a_run_behind_many_skipped_times(store: Store, clock: HeldClock) -> None:
+    schedule = await make(store)
+    for _ in range(MAX_QUEUED_FIRINGS + 2):
+        clock.tick(MINUTE)
+        await fire_due(store)
+    found = [outcome for _, outcome in await outcomes(store, schedule.id)]
+    assert found == [FiringOutcome.FIRED] + [FiringOutcome.SKIPPED] * (MAX_QUEUED_FIRINGS + 1)
+
+
 async def test_overlap_queue_runs_one_after_the_other_on_one_thread(store: Store, clock: HeldClock) -> None:
     await make(store, overlap=Overlap.QUEUE)
     runs = []
@@ -321,6 +331,7 @@ WRONG = [
     (plan(cron=None, at=Instant("2020-01-01T00:00:00Z")), "in the past: 2020-01-01T00:00:00.000Z"),
     (plan(cron=None, at=Instant("noon")), "is not a time"),
     (plan(ends_at=Instant("2020-01-01T00:00:00Z")), "`ends_at` is in the past"),
+    (plan(cron="0 0 29 2 *", ends_at=Instant("2027-01-01T00:00:00Z")), "no time is due before `ends_at`"),
     (plan(action=RunAction(new_thread=True), overlap=Overlap.QUEUE), "needs one thread"),
     (plan(misfire_window_seconds=0), "is `misfire: skip`"),
     (plan(action=NotifyAction(message="a\0b")), "message"),

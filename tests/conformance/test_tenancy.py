@@ -11,7 +11,9 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 import pytest
+from msgspec import UnsetType
 
+from holdfast.domain.agent_version import NewAgentVersion, make_bundle
 from holdfast.domain.artifact import ArtifactType, NewArtifact, NewFile
 from holdfast.domain.commit import Commit
 from holdfast.domain.content import Json
@@ -68,6 +70,7 @@ from holdfast.domain.thread import NewThread, ThreadFilter, ThreadPatch
 from holdfast.domain.timer import NewTimer, TimerClaim
 from holdfast.domain.usage import UsageGroup
 from holdfast.domain.webhook import DeliveryState, NewWebhook, WebhookPatch
+from holdfast.domain.worker import SpaceQueue
 from holdfast.ports.requests import KeyedRequests, RequestPorts
 from holdfast.ports.runs import RunFilter, TaskFilter
 from holdfast.ports.schedules import BuildRun, DaemonState
@@ -96,6 +99,7 @@ def _memory(named: World, own: World) -> NewMemory:
 # Values for a parameter of each type: the caller has the ids of `own`, and passes those of `named`.
 NAMING: Final[dict[Any, Callable[[World, World], list[Any]]]] = {
     ThreadId: lambda own, named: [named.thread],
+    Sequence[ThreadId]: lambda own, named: [[named.thread]],
     RunId: lambda own, named: [named.run],
     Sequence[RunId]: lambda own, named: [[named.run]],
     MessageId: lambda own, named: [named.message],
@@ -166,11 +170,15 @@ PLAIN_BY_PARAMETER: Final[dict[tuple[str, str], Any]] = {
     ("requests.once", "create"): _create_nothing,
     ("tool_trust.trusted", "source"): "x",
     ("skills.file", "path"): "scripts/x",
+    **{(f"agent_versions.{name}", "agent"): "bot" for name in ("activate", "head", "get", "page", "contents")},
+    **{(f"agent_versions.{name}", "digest"): "0" * 64 for name in ("activate", "get", "contents")},
+    ("agent_versions.contents", "files"): (),
     **{("tool_trust.trust", name): "x" for name in ("source", "tool", "digest")},
 }
 # Types that hold no id, with a value for required parameters. A timer claim belongs to the owner that received it.
 PLAIN: Final[dict[Any, Any]] = {
     NewThread: NewThread(title="x"),
+    str | None | UnsetType: "x",
     ThreadPatch: ThreadPatch(title="x"),
     MemoryPatch: MemoryPatch(title="x"),
     NewFile: NewFile(name="x", content=b"x"),
@@ -190,6 +198,7 @@ PLAIN: Final[dict[Any, Any]] = {
     WebhookPatch: WebhookPatch(description="x"),
     SchedulePatch: SchedulePatch(name="x"),
     NewSkill: NewSkill(content=SKILL),
+    NewAgentVersion: make_bundle("bot", {}, folder=""),
     SkillPatch: SkillPatch(category="x"),
     SkillContent: SKILL,
     Mapping[str, bytes]: {"scripts/x": b"x"},
@@ -198,6 +207,7 @@ PLAIN: Final[dict[Any, Any]] = {
     FiringCause: FiringCause.MANUAL,
     UsageGroup: UsageGroup.DAY,
     NewSpaceBudget: NewSpaceBudget(period=BudgetPeriod.DAY, tokens=1),
+    SpaceQueue: SpaceQueue(weight=2),
     PlanEdit: AddPlanItem(item=NewPlanItem(title="x")),
     **dict.fromkeys([int, str, bool, Sequence[str], ThreadFilter, InterruptStatus, RunStatus, RunError, TimerClaim]),
     **dict.fromkeys([ScheduleKind, ScheduleState, FiringOutcome, BuildRun, DeliveryState]),
@@ -221,6 +231,10 @@ WITHOUT_SPACE: Final = {
     **dict.fromkeys(
         ["worker_leases.issue", "worker_leases.find", "worker_leases.repeated"],
         "a lease names its space: `tests/conformance/test_worker_leases.py`",
+    ),
+    **dict.fromkeys(
+        [f"folders.{name}" for name in ("open", "stage", "upload", "save", "download")],
+        "a lease names its space: `tests/conformance/test_folders.py`",
     ),
     **dict.fromkeys(
         [

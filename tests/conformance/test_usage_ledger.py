@@ -1,6 +1,7 @@
 """The usage ledger: each model call counts once, under its day, agent, model and author."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import assistant, claim
 from tests.conformance.conftest import OTHER, SPACE
+from tests.conformance.tables import orphans_of
 
 DAY = timedelta(days=1)
 
@@ -106,3 +108,29 @@ async def test_a_call_that_a_cancel_cut_off_counts(store: Store, clock: HeldCloc
     assert await store.journal.charge_ended(lease, Usage(input_tokens=7, cost_usd=0.1))
     (total,) = await totals(store, UsageGroup.MODEL, clock)
     assert (total.name, total.calls, total.input_tokens, total.cost_usd) == ("asked", 1, 7, 0.1)
+
+
+async def usage_of(store: Store, *threads: ThreadId) -> list[Usage]:
+    """Return the kept usage of threads."""
+    found = await store.threads.totals(SPACE, threads)
+    return [found[thread].usage for thread in threads]
+
+
+async def test_a_thread_keeps_the_usage_of_its_runs_and_of_their_sub_agents(store: Store, where: str | Path) -> None:
+    parent = await leased_run(store)
+    assert await usage_of(store, parent.thread_id) == [Usage(cost_usd=0)]
+    await call_model(store, parent, "small", Usage(input_tokens=10, output_tokens=2, cost_usd=0.5))
+    child = NewThread(id=ThreadId("child"), agent_type="bot")
+    new = NewRun(thread=child, agent_type="bot", model="asked", parent_run_id=parent.run_id)
+    await store.runs.create(SPACE, new)
+    lease = await claim(store)
+    await call_model(store, lease, "small", Usage(input_tokens=4, cached_input_tokens=1, cost_usd=0.25), end=True)
+    whole = Usage(input_tokens=14, output_tokens=2, cached_input_tokens=1, cost_usd=0.75)
+    own = Usage(input_tokens=4, cached_input_tokens=1, cost_usd=0.25)
+    assert await usage_of(store, parent.thread_id, lease.thread_id) == [whole, own]
+    await call_model(store, parent, "small", Usage(input_tokens=1, cost_usd=None), number=2)
+    (unknown, same) = await usage_of(store, parent.thread_id, lease.thread_id)
+    assert (unknown.input_tokens, unknown.cost_usd, same) == (15, None, own)
+    await store.runs.delete(SPACE, lease.run_id)
+    assert await usage_of(store, parent.thread_id) == [unknown]  # it was spent
+    assert await orphans_of(where) == {}

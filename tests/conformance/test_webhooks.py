@@ -1,5 +1,6 @@
 """Webhooks: each event is delivered at least once, in order per run, with retries for a day."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,21 @@ async def test_busy_webhooks_are_left_out(store: Store) -> None:
     await finish(store)
     assert await store.webhooks.claim(lease=MINUTE, limit=10, busy=[claim.webhook_key]) == []
     assert len(await store.webhooks.claim(lease=MINUTE, limit=10, busy=[claim.webhook_key + 1])) == 1
+
+
+async def test_processes_that_claim_at_once_share_the_deliveries(stores: list[Store]) -> None:
+    await hook(stores[0])
+    await hook(stores[0])
+    for _ in range(10):
+        await finish(stores[0])
+    claimed: list[str] = []
+    while found := await asyncio.gather(
+        *(store.webhooks.claim(lease=MINUTE, limit=3) for store in stores for _ in range(3))
+    ):
+        if not any(found):
+            break
+        claimed += [claim.id for claims in found for claim in claims]
+    assert len(claimed) == len({*claimed}) == 20
 
 
 async def test_deliveries_are_kept_for_a_time(store: Store, clock: HeldClock) -> None:

@@ -32,6 +32,7 @@ from holdfast.domain.step import Step, StepState
 from holdfast.store.store import Store
 
 _GENERATED_ID: Final = re.compile(r"\b[a-z]{3,4}_[0-9a-f]{32}(-thought|-\d+)?\b")
+_TIME: Final = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z")
 _PAGE_EVENTS: Final = 500
 
 Canonical: TypeAlias = dict[str, Json]
@@ -92,7 +93,8 @@ def unknown_calls(history: RunHistory) -> frozenset[str]:
 def canonical(history: RunHistory, *, unknown: Collection[str], streams: bool = True) -> Canonical:
     """Return a history without times, generated ids, recovery events, and the results of the calls in `unknown`."""
     text = msgspec.json.encode(_history(history, unknown, streams=streams)).decode()
-    normalized: Canonical = msgspec.json.decode(_GENERATED_ID.sub("*", text).replace(history.run.id, "the run"))
+    text = _TIME.sub("*", _GENERATED_ID.sub("*", text))
+    normalized: Canonical = msgspec.json.decode(text.replace(history.run.id, "the run"))
     return normalized
 
 

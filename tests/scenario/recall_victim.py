@@ -1,4 +1,4 @@
-"""`python -m tests.scenario.recall_victim DATABASE KILLS SEED`: says, indexes and forgets, and is killed many times.
+"""`python -m tests.scenario.recall_victim DATABASE KILLS SEED`: says, indexes, supersedes and forgets until killed.
 
 The process imports everything once and forks a child for each kill, which takes milliseconds.
 """
@@ -9,6 +9,8 @@ import random
 import signal
 import sys
 import time
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -30,27 +32,33 @@ WORDS: Final = ("harbour", "ferry", "invoice", "garden", "kitchen", "printer", "
 
 
 def main() -> None:
-    """Kill one child after the other at a random moment."""
+    """Kill one child after the other at a random moment after it has opened the store; the first has also indexed."""
     where, kills, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     chance = random.Random(seed)
     static_vectors().tokens("loads the tables")
     for number in range(kills):
+        reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            asyncio.run(work(where, random.Random(seed * 1_000 + number)))
+            asyncio.run(work(where, random.Random(seed * 1_000 + number), ready=writing, rounds=int(number == 0)))
             os._exit(0)
+        os.close(writing)
+        os.read(reading, 1)
+        os.close(reading)
         time.sleep(chance.uniform(0.02, MAX_LIFE_SECONDS))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
 
-async def work(where: str, chance: random.Random) -> None:
-    """Say, index, keep, change and forget until killed."""
+async def work(where: str, chance: random.Random, *, ready: int, rounds: int) -> None:
+    """Say, index, keep, change, supersede and forget until killed; write to the pipe `ready` after so many rounds."""
     database = where if where.startswith("postgresql://") else Path(where)
     async with open_store(database) as store:
         tables = static_vectors()
         indexer = Indexer(store.recall_index, Analysis(tables, tables, lambda text: text))
-        while True:
+        for number in count():
+            if number == rounds:
+                os.write(ready, b"!")
             await _say(store, chance)
             await indexer.index_space(SPACE)
             if chance.random() < 0.3:
@@ -67,6 +75,17 @@ async def _say(store: Store, chance: random.Random) -> None:
     await store.runs.end(SPACE, made.run.id)
     memory = (await store.memories.put(SPACE, NewMemory(type=MemoryType.SEMANTIC, text=texts[0]))).memory
     await store.memories.update(SPACE, memory.id, MemoryPatch(text=f"{texts[-1]} again"))
+    if chance.random() < 0.5:
+        await _supersede(store, chance)
+
+
+async def _supersede(store: Store, chance: random.Random) -> None:
+    """Replace a memory by one that has a key, as an agent does: whoever does it again adds nothing."""
+    old = chance.choice((await store.memories.page(SPACE, limit=20)).items)
+    new = NewMemory(type=MemoryType.SEMANTIC, text=f"{old.text} no more", supersedes=[old.id], key=f"instead.{old.id}")
+    with suppress(HoldfastError):  # it is superseded already
+        await store.memories.put(SPACE, new)
+        await store.memories.put(SPACE, new)
 
 
 async def _forget(store: Store, chance: random.Random) -> None:

@@ -27,7 +27,7 @@ from tests.support.database_probe import open_probe
 from tests.support.log_check import check_rows
 from tests.support.postgres import PostgresServer
 
-SMALL: Final = "size=2m"
+SMALL: Final = "size=3m"
 LARGE: Final = "size=64m"
 
 

@@ -21,6 +21,8 @@ _OF_SCHEDULE: Final = "schedule_key IN (SELECT schedule_key FROM schedules WHERE
 _OF_RECALL_INDEX: Final = "index_key IN (SELECT index_key FROM recall_indexes WHERE space_key = {space})"
 _OF_WEBHOOK: Final = "webhook_key IN (SELECT webhook_key FROM webhooks WHERE space_key = {space})"
 _OF_SKILL: Final = "skill_key IN (SELECT skill_key FROM skills WHERE space_key = {space})"
+_OF_OWNER: Final = "owner_key = {space}"
+
 TABLES: Final = {
     "spaces": _OF_SPACE,
     "threads": _OF_SPACE,
@@ -32,6 +34,7 @@ TABLES: Final = {
     "events": _OF_RUN,
     "steps": _OF_RUN,
     "run_values": _OF_RUN,
+    "run_uses": _OF_SPACE,
     "inbox": _OF_RUN,
     "interrupts": _OF_SPACE,
     "artifacts": _OF_SPACE,
@@ -77,6 +80,14 @@ TABLES: Final = {
     "reminder_terms": _OF_SPACE,
     "webhooks": _OF_SPACE,
     "deliveries": _OF_WEBHOOK,
+    "thread_usage": _OF_THREAD,
+    "space_queues": _OF_SPACE,
+    "folders": _OF_SPACE,
+    "folder_entries": f"folder_key IN (SELECT folder_key FROM folders WHERE {_OF_SPACE})",
+    "staged_blobs": _OF_RUN,
+    "agent_versions": _OF_OWNER,
+    "agent_files": _OF_OWNER,
+    "agent_heads": _OF_OWNER,
 }
 
 _RUN_KEYS: Final = ("run_key", "base_key", "jump_key", "parent_key", "root_key", "made_for_run", "target_key")

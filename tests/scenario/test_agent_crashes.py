@@ -117,13 +117,13 @@ async def test_kills_at_commit_points_change_only_unknown_outcomes(
     relay: Relay, undisturbed: UndisturbedPlay, backend: str
 ) -> None:
     random = Random(SEED)
-    while len(relay.deaths) < (20 if backend == "sqlite" else 8):
+    while len(relay.deaths) < (20 if backend == "sqlite" else 3):
         await _kill(relay, undisturbed[0], at_points(random, max_point=MAX_KILL_POINT))
 
 
 async def test_kills_at_any_time_change_only_unknown_outcomes(relay: Relay, undisturbed: UndisturbedPlay) -> None:
     random = Random(SEED)
-    while len(relay.deaths) < 6:
+    while len(relay.deaths) < 3:
         await _kill(relay, undisturbed[0], at_times(random))
 
 
@@ -134,7 +134,7 @@ async def test_kills_among_several_workers_change_only_unknown_outcomes(
     url: str,
     undisturbed: UndisturbedPlay,
 ) -> None:
-    assert await _play_with_crew(crew_of_three, tool_server, workspace, url, undisturbed[0], kills=10) >= 10
+    assert await _play_with_crew(crew_of_three, tool_server, workspace, url, undisturbed[0], kills=5) >= 5
 
 
 @pytest.mark.slow

@@ -48,6 +48,9 @@ async def test_a_kill_at_any_disk_operation_loses_no_write_and_repeats_none(
     database = shared_memory / "holdfast.db"
     workspace = AgentWorkspace(shared_memory / "workspace", database)
     workspace.agent(*TURNS, tools=["read_file", "edit_file", "write_file"])
+    # The first run writes the version of the agent to the disk.
+    first = Task(database=str(database), workspace=str(workspace.folder), run=RunId("run-0"))
+    await writers.send(msgspec.to_builtins(first))
     deaths: list[str] = []
     while await _kill_and_finish(writers, workspace, deaths):
         pass

@@ -88,6 +88,7 @@ async def test_a_snapshot_contains_every_table(intact_log: Path) -> None:
         "migrations",
         "store_clock",
         "tickets",
+        "worker_leases",
         "workers",
         "write_check",
     }, "these belong to no space"

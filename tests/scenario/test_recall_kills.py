@@ -3,11 +3,13 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.bootstrap import open_store
+from holdfast.domain.memory import Memory, MemoryStatus
 from holdfast.domain.recall import RecallMode, RecallQuery
 from holdfast.memory.indexing import Analysis, Indexer
 from holdfast.memory.recall import SpaceRecall
@@ -42,6 +44,7 @@ async def _check(store: Store, where: str | Path) -> None:
     analysis = Analysis(tables, tables, lambda text: text)
     indexer, recall = Indexer(store.recall_index, analysis), SpaceRecall(store.recall_index, analysis, HeldClock())
     await index_content(where)  # checks that items, postings and counts agree
+    await _check_supersession(store)
     for page in [await store.threads.page(SPACE, limit=5)]:
         for thread in page.items:
             query = RecallQuery(text="harbour ferry invoice garden", mode=RecallMode.KEYWORD, thread=thread.id)
@@ -55,3 +58,26 @@ async def _check(store: Store, where: str | Path) -> None:
     await store.recall_index.rebuild(SPACE)
     await indexer.run_once()
     assert await index_content(where) == left
+
+
+async def _check_supersession(store: Store) -> None:
+    """Check that each memory was replaced as a whole: once, and by one that says so."""
+    kept = [each async for each in _every_memory(store)]
+    by_id = {memory.id: memory for memory in kept}
+    replaced = [memory for memory in kept if memory.status is MemoryStatus.SUPERSEDED]
+    replacing = [old for memory in kept for old in memory.supersedes if old in by_id]
+    assert sorted(replacing) == sorted(memory.id for memory in replaced if memory.superseded_by in by_id)
+    assert len(replacing) == len(set(replacing))
+    for memory in replaced:
+        assert memory.superseded_by is None or memory.id in by_id[memory.superseded_by].supersedes
+
+
+async def _every_memory(store: Store) -> AsyncIterator[Memory]:
+    cursor = None
+    while True:
+        page = await store.memories.page(SPACE, limit=100, cursor=cursor)
+        for memory in page.items:
+            yield memory
+        if page.next_cursor is None:
+            return
+        cursor = page.next_cursor

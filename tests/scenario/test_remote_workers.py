@@ -210,3 +210,28 @@ def test_a_worker_that_cannot_work_says_why(tmp_path: Path) -> None:
             assert done.returncode == 1
             assert reason in done.stderr
             assert "Traceback" not in done.stderr
+
+
+async def test_a_worker_receives_tools_and_scripts_of_skills_and_needs_no_copies(tmp_path: Path) -> None:
+    workshop, folder = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"), tmp_path / "worker"
+    tool: dict[str, Json] = {"name": "where", "description": "x", "parameters": {"type": "object"}}
+    workshop.write("tools/where/tool.json", {**tool, "command": ["./where.sh"]})
+    workshop.write("tools/where/where.sh", '#!/bin/sh\nsed s,^,\\"$HOLDFAST_TOOL_FOLDER, ${0%/*}/mark\n')
+    workshop.write("tools/where/mark", ' mark"')
+    (workshop.folder / "tools/where/where.sh").chmod(0o755)
+    workshop.write("skills/weigh/SKILL.md", "---\nname: weigh\ndescription: Weigh.\n---\nWeigh it.\n")
+    workshop.write("skills/weigh/scripts/run.sh", "echo 3 kg")
+    script = f"sh {folder}/.holdfast/bundles/*/skills/weigh/scripts/run.sh"
+    turns = [calling(call("bash", command=script)), calling(call("where")), say("{$last_tool}")]
+    settings: dict[str, Json] = {"permissions": {"allow": ["bash"]}, "tainted": "allow", "skills": ["weigh"]}
+    workshop.agent(*turns, name="planner", tools=["where", "bash"], **settings)
+    folder.mkdir()
+    (folder / "settings.json").write_text('{"sandbox": "off"}')
+    with run_server(tmp_path, "--workers", "0", "--quiet") as server:
+        async with run_worker(folder, server.url):
+            (run,) = await wait_until_done(server, [server.start("planner")])
+        messages = server.request(f"/api/threads/{run['thread_id']}/messages")["items"]
+    assert run["status"] == "completed", run
+    bundle = folder / ".holdfast/bundles" / run["agent_version"]
+    assert run["output"] == f"{bundle}/tools/where mark"
+    assert "3 kg" in str(messages)

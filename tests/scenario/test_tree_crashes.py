@@ -22,7 +22,7 @@ from tests.support.counting_server import CountingServer
 from tests.support.fork_server import ForkServer
 
 SEED: Final = 20_261_117
-FAST_KILLS: Final = {"sqlite": 30, "postgres": 6}
+FAST_KILLS: Final = {"sqlite": 20, "postgres": 3}
 SLOW_KILLS: Final = 500
 MAX_KILL_POINT: Final = 200
 """Highest number of the commit point at which a worker is killed."""

@@ -1,6 +1,8 @@
 """A process that delivers webhooks is killed: each event arrives at least once, and those of a run in their order."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -8,8 +10,9 @@ import msgspec
 import pytest
 
 from holdfast.bootstrap import open_store
+from holdfast.domain.errors import LeaseLost
 from holdfast.domain.instant import Millis
-from holdfast.domain.webhook import NewWebhook
+from holdfast.domain.webhook import AttemptResult, NewWebhook
 from holdfast.testing.clock import HeldClock
 from tests.conformance.conftest import SPACE
 from tests.conformance.run_builders import WAITING_FOR_PERSON, commit, new_interrupt, running
@@ -55,6 +58,21 @@ def check_received(receiver: Receiver, runs: list[str]) -> None:
     for run in runs:
         kinds = [kind for kind, of_run in receiver.events if of_run == run]
         assert kinds == sorted(kinds, reverse=True), kinds  # waiting … before cancelled …
+
+
+async def test_a_file_that_is_opened_again_sends_at_once_what_a_dead_process_had_begun(tmp_path: Path) -> None:
+    location = tmp_path / "holdfast.db"
+    async with receiving() as receiver:
+        await add_events(location, receiver, START, runs=1)
+    async with open_store(location, clock=HeldClock(Millis(START))) as store:
+        await store.notifications.dispatch()
+        begun = await store.webhooks.claim(lease=timedelta(minutes=1), limit=9)
+        assert begun and await store.webhooks.claim(lease=timedelta(minutes=1), limit=9) == []
+    async with open_store(location, clock=HeldClock(Millis(START))) as store:
+        again = await store.webhooks.claim(lease=timedelta(minutes=1), limit=9)
+        assert [each.id for each in again] == [each.id for each in begun]
+        with pytest.raises(LeaseLost):
+            await store.webhooks.settle(begun[0], AttemptResult(status=200))
 
 
 @pytest.mark.parametrize("stride", [12, pytest.param(1, marks=pytest.mark.slow)])

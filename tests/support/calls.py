@@ -48,6 +48,7 @@ def a_run(*, id: str = "run_1", mode: Mode = Mode.CHAT, priority: Priority = Pri
         tags=[],
         limits=Limits(),
         output_schema=None,
+        agent_version=None,
         iterations=1,
         attempt=1,
         wait_until=None,

@@ -4,12 +4,18 @@ from collections import Counter
 from contextlib import suppress
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from holdfast.agent.context.recalled import RECALL_VALUE, recalled_memory
 from holdfast.agent.run_context import RunContext, mark_tainted
 from holdfast.domain.content import Json
-from holdfast.domain.context import InjectedItem, InjectionKind, RecalledMemory
+from holdfast.domain.context import (
+    RECALL_VALUE,
+    InjectedItem,
+    InjectionKind,
+    RecalledMemory,
+    recalled_memory,
+)
 from holdfast.domain.distillation import (
     DISTILLER_PREFIX,
     DISTILLER_VERSION,
@@ -69,7 +75,9 @@ def queue_distillation(ctx: RunContext) -> NewRun | None:
         input=request,
         mode=Mode.TASK,
         agent_type=f"{DISTILLER_PREFIX}{ctx.agent.name}",
+        agent_version=UNSET if ctx.run.agent_version is None else ctx.run.agent_version,
         priority=Priority.LOW,
+        pool=ctx.agent.pool,
         tags=["distillation"],
         limits=Limits(max_iterations=3, token_budget=settings.token_budget),
         values={

@@ -6,7 +6,6 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from holdfast.agent.context.recalled import RECALL_VALUE
 from holdfast.agent.distillation import distilled_memories, queue_distillation
 from holdfast.agent.inbox import consume_inbox_at_end
 from holdfast.agent.inbox_reader import child_ended_events
@@ -14,6 +13,7 @@ from holdfast.agent.run_context import RunContext
 from holdfast.agent.skill_contracts import conclude_contracts
 from holdfast.agent.tool_results import add_tool_result
 from holdfast.domain.content import Json
+from holdfast.domain.context import RECALL_VALUE
 from holdfast.domain.distillation import is_distiller
 from holdfast.domain.errors import BudgetExceeded, InboxNotEmpty
 from holdfast.domain.events import RunErrorEvent, RunFinished

@@ -10,7 +10,7 @@ The conversation is the only checkpoint: the lease holder derives the next step 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -47,6 +47,7 @@ from holdfast.tools.builtin.catalog import builtin_tools
 from holdfast.tools.child_runs import WorkspaceSpawner
 from holdfast.tools.client_tools import client_tools
 from holdfast.tools.exposure import DEFAULT_EXPOSURE, ToolExposure
+from holdfast.tools.files.snapshots import WorkerFolders
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.redaction import Redaction
 from holdfast.tools.registry import ToolCatalog, Toolset, is_dynamic
@@ -59,7 +60,15 @@ _log: Final = logging.getLogger("holdfast.agent")
 REMOTE_TOOLS_GRACE_SECONDS: Final = 0.25
 """How long the listing of remote tools may take before the run reports that it has started."""
 
+CustomTools: TypeAlias = Callable[[Agent], Awaitable[Sequence[Tool]]]
+"""Returns the custom tools of an agent."""
+MAX_CACHED_TOOLSETS: Final = 1_024
+
 _ToolsetInputs: TypeAlias = tuple[list[str], int | None, tuple[ToolSpec, ...], Sequence[Tool]]
+
+
+async def _no_tools(_: Agent) -> Sequence[Tool]:
+    return ()
 
 
 class AgentExecutor:
@@ -79,14 +88,15 @@ class AgentExecutor:
         workspace: str,
         tools: Sequence[Tool] = (),
         folders: WorkingFolders | None = None,
-        custom_tools: Callable[[], Sequence[Tool]] = tuple,
+        custom_tools: CustomTools = _no_tools,
         redaction: Redaction | None = None,
         config: LoopConfig | None = None,
         middleware: ToolMiddleware = passthrough,
+        worker_folders: WorkerFolders | None = None,
     ) -> None:
         """Create an executor with local `tools` beside the built-in ones, and `custom_tools` that may change.
 
-        `custom_tools` returns the same sequence until they change.
+        `custom_tools` returns those of an agent, the same sequence until they change.
         """
         self._journal = journal
         self._library = library
@@ -111,9 +121,10 @@ class AgentExecutor:
         )
         self._local_tools = [*builtin, *self._wrap_tools(tools)]
         self._custom_tools = custom_tools
-        self._toolsets: dict[str, tuple[_ToolsetInputs, Toolset]] = {}
+        self._toolsets: dict[tuple[str, str | None], tuple[_ToolsetInputs, Toolset]] = {}
         self._config = config or LoopConfig()
         self._middleware = middleware
+        self._worker_folders = worker_folders
         self._prompt_composer = PromptComposer(tokens)
         self._tool_measurer = ToolMeasurer(tokens)
         self._runs_under_way = 0
@@ -129,6 +140,9 @@ class AgentExecutor:
     async def _execute(self, lease: Lease, stop: asyncio.Event) -> None:
         ctx = await self._open_context(lease, lease.snapshot or await self._journal.open(lease))
         resumed = ctx.writer.last_event_seq > 1
+        if self._worker_folders is not None:
+            ctx.folder = self._worker_folders.of_run(lease)
+            ctx.writer.before_move = partial(ctx.save_folder, let_go=True)
         try:
             await self._load_agent(ctx)
             await self._run_loop(ctx, stop, resumed=resumed)
@@ -140,6 +154,9 @@ class AgentExecutor:
             await self._fail_from_log(
                 ctx, RunError(code=error.code, message=error.message, details=dict(error.details))
             )
+        finally:
+            if ctx.folder is not None:
+                ctx.folder.close()
 
     async def _open_context(self, lease: Lease, snapshot: RunSnapshot) -> RunContext:
         conversation = ConversationWindow(
@@ -199,12 +216,16 @@ class AgentExecutor:
                 await consume_inbox(ctx)
                 if any(map(is_dynamic, _tool_patterns(ctx.agent))):  # remote tools may have changed since
                     ctx.toolset = await self._toolset(ctx, ctx.agent)
-                    ctx.update_agent(ctx.agent)
+                    ctx.update_agent()
                 await skills.prepare()
                 if await model_step.run():
                     return
-            elif await ToolStep(ctx, exchange[0]).run(exchange[1]):
-                return
+            else:
+                ctx.apply_rules(await self._library.rules(ctx.lease, ctx.agents))
+                if await ToolStep(ctx, exchange[0]).run(exchange[1]):
+                    return
+                await ctx.save_folder(let_go=False)
+        await ctx.save_folder(let_go=True)
         await ctx.writer.commit()
 
     async def _fail(self, ctx: RunContext, error: RunError, *, keep_messages: bool = True) -> None:
@@ -239,9 +260,9 @@ class AgentExecutor:
         listing = await self._list_remote_tools(ctx, patterns)
         ctx.report_unavailable(listing.unavailable)
         listed = tuple(listing.tools)
-        custom = self._custom_tools() if patterns else ()
-        inputs = (patterns, agent.tools_shown, listed, custom)
-        cached = self._toolsets.get(agent.name)
+        custom = await self._custom_tools(agent) if patterns else ()
+        inputs, key = (patterns, agent.tools_shown, listed, custom), (agent.name, agent.version)
+        cached = self._toolsets.get(key)
         if cached is None or cached[0] != inputs:
             catalog = ToolCatalog(
                 [*self._local_tools, *self._wrap_tools(custom)],
@@ -251,7 +272,9 @@ class AgentExecutor:
             for name, reason in catalog.rejected.items():
                 _log.warning("the agent `%s` does not have the remote tool `%s`: %s", agent.name, name, reason)
             exposure = DEFAULT_EXPOSURE if agent.tools_shown is None else ToolExposure(limit=agent.tools_shown)
-            cached = self._toolsets[agent.name] = (inputs, catalog.toolset(patterns, exposure=exposure))
+            if len(self._toolsets) >= MAX_CACHED_TOOLSETS:
+                self._toolsets.clear()
+            cached = self._toolsets[key] = (inputs, catalog.toolset(patterns, exposure=exposure))
         offered = client_tools(ctx.values, ctx.run.id)
         return cached[1].merged_with(offered) if offered else cached[1]
 

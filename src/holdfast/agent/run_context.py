@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from holdfast.agent.context.conversation import ConversationWindow
 from holdfast.agent.context.system_prompt import PromptSkill
@@ -16,22 +17,31 @@ from holdfast.agent.model_stream import StreamTimings
 from holdfast.agent.run_writer import RunWriter
 from holdfast.agent.step_ledger import StepLedger
 from holdfast.domain.agent import Agent
+from holdfast.domain.agent_version import LiveRules
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
-from holdfast.domain.events.custom import McpServerUnavailable, RunTainted
+from holdfast.domain.errors import HoldfastError, LeaseLost, Unavailable
+from holdfast.domain.events.custom import FolderNotice, McpServerUnavailable, RunTainted
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.limits import Usage
-from holdfast.domain.permission import PermissionAction, PermissionDecision
+from holdfast.domain.permission import (
+    RIGHTS_VALUE,
+    PermissionAction,
+    PermissionDecision,
+    Rights,
+    inherited_rights,
+)
 from holdfast.domain.run import Run, RunError
 from holdfast.domain.thread import Thread
-from holdfast.domain.tool import ToolSpec, reaches_outside
+from holdfast.domain.tool import ToolReach, ToolSpec, reaches_outside
 from holdfast.domain.untrusted import TAINT_VALUE, read_taint
 from holdfast.domain.working_folder import working_folder
 from holdfast.ports.log import Journal
 from holdfast.ports.model import Model, TokenCounter
 from holdfast.ports.runtime import Clock, Library, MemoryLibrary, RemoteTools
 from holdfast.tools.commands.command_runner import has_network
+from holdfast.tools.files.snapshots import RunFolder
 from holdfast.tools.permissions.policy import PermissionChain, permission_chain
 from holdfast.tools.registry import Toolset
 from holdfast.tools.tool import ToolMiddleware
@@ -99,6 +109,10 @@ class RunContext:
     memory: MemoryLibrary = field(init=False)
     remote_tools: RemoteTools = field(init=False)
     permission_chain: PermissionChain = field(init=False)
+    folder: RunFolder | None = None
+    """The working folder, on a worker without a shared disk."""
+    folder_notices: Sequence[FolderNotice] = ()
+    """What the model is told about the working folder."""
     unavailable_servers: Sequence[McpServerUnavailable] = ()
     """The MCP servers whose tools the agent should have, and does not."""
     skill_catalog: str = ""
@@ -110,6 +124,10 @@ class RunContext:
     """Folders of active skills, which commands may read."""
     guarded_tools: frozenset[str] = field(init=False)
     """The tools whose calls need a decision."""
+    _definition: Agent = field(init=False)
+    """The agent as of the version of the run, with the settings of the workspace."""
+    _rights: Sequence[Rights] = ()
+    _rules: Mapping[str, LiveRules] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.run = self.lease.run
@@ -132,10 +150,29 @@ class RunContext:
         self.library = library
         self.memory = memory
         self.remote_tools = remote_tools
-        self.update_agent(agent)
+        self._definition, self._rights = agent, inherited_rights(self.values)
+        self.update_agent()
 
-    def update_agent(self, agent: Agent) -> None:
-        """Use the present definition and permissions of the agent, with the present toolset."""
+    @property
+    def agents(self) -> list[str]:
+        """The names of the agent and of its ancestors, whose rules hold for the run."""
+        return [self._definition.name, *(each.agent for each in self._rights)]
+
+    def apply_rules(self, rules: Mapping[str, LiveRules]) -> None:
+        """Narrow the permissions of the agent and its ancestors by the rules that hold now."""
+        if rules != self._rules:
+            self._rules = rules
+            self.update_agent()
+
+    def update_agent(self) -> None:
+        """Use the definition and permissions of the agent with the present toolset and rules."""
+        agent = self._definition
+        own = self._rules.get(agent.name)
+        if own is not None:
+            agent = replace(agent, permissions=own.applied_to(agent.permissions), granted=list(own.granted))
+        if self._rules and self._rights:
+            narrowed = [each.narrowed(self._rules.get(each.agent)) for each in self._rights]
+            self.values[RIGHTS_VALUE] = msgspec.to_builtins(narrowed)  # for this worker only: it is not committed
         self.agent = agent
         folder = working_folder(self.run, agent, self.values)
         self.permission_chain = permission_chain(agent, self.values, folder=folder)
@@ -150,6 +187,29 @@ class RunContext:
             if (server.server, server.message) not in known:
                 self.writer.emit_custom(server)
         self.unavailable_servers = servers
+
+    async def use_folder(self, tools: Iterable[ToolSpec]) -> None:
+        """Prepare the working folder for tools that use it."""
+        for tool in tools if self.folder is not None else ():
+            assert self.folder is not None
+            is_command = (
+                tool.reach in (ToolReach.COMMANDS, ToolReach.OUTSIDE) and tool.name not in self.toolset.remote_names
+            )
+            name = working_folder(self.run, self.agent, self.values)
+            if notices := await self.folder.use(tool.name, name, is_command=is_command):
+                self.folder_notices = notices
+                self.writer.emit_custom(*notices)
+
+    async def save_folder(self, *, let_go: bool) -> None:
+        """Save the working folder, if it is due or the run lets go. Only the run's own worker can lose a file here."""
+        if self.folder is not None:
+            try:
+                saved = await (self.folder.save(let_go=True) if let_go else self.folder.save_sometimes())
+            except (LeaseLost, Unavailable):
+                raise
+            except HoldfastError as error:  # the run itself has not failed
+                saved = [FolderNotice(state="not_saved", message=f"the working folder was not saved: {error.message}")]
+            self.writer.emit_custom(*saved)
 
     def set_values(self, values: Mapping[str, Json]) -> None:
         """Change values of the run, now and in the next commit."""

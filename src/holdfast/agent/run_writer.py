@@ -72,6 +72,8 @@ class RunWriter:
         """Set while the first delta of a message is to be committed."""
         self._streamed_messages: set[str] = set()
         self.commit_interval = commit_interval
+        self.before_move: Callable[[], Awaitable[None]] | None = None
+        """What is done under the lease before a commit that gives it up."""
         self._conversation = conversation
         self.stream = stream
         self.draft = CommitDraft()
@@ -141,6 +143,8 @@ class RunWriter:
 
         If the store refuses it for now, the draft is kept for the next commit, without the move and its end event.
         """
+        if move is not None and self.before_move is not None:
+            await self.before_move()
         async with self._commit_lock:
             if move is None and self._delta_target is None and self.draft.empty:
                 return

@@ -88,6 +88,7 @@ class ToolStep:
             if approved is None:
                 return True
             calls, self._approved = approved.calls, approved
+        await ctx.use_folder(tool.spec for call in calls if (tool := self._find_tool(call)) is not None)
         if self._can_run_in_parallel(calls):
             waiting = await commit_while(self._ctx.writer, self._run_in_parallel(calls))
         else:

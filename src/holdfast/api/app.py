@@ -8,6 +8,8 @@ from typing import Any, Final
 from litestar import Litestar, Request, Response
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
+from litestar.plugins import PluginProtocol
+from litestar.plugins.core import MsgspecDIPlugin
 
 from holdfast.api.asgi import AsgiScope
 from holdfast.api.auth.middleware import AuthMiddleware, request_use_case
@@ -22,6 +24,14 @@ from holdfast.api.use_cases import UseCases
 _EVENT_STREAM: Final = "text/event-stream"
 
 
+class _App(Litestar):
+    """Litestar without its plugins for libraries that no route uses: they import pydantic, which takes 9 MB."""
+
+    @staticmethod
+    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
+        return [*plugins, MsgspecDIPlugin()]
+
+
 def create_app(use_cases: UseCases, *, auth: AuthMiddleware | None = None) -> Litestar:
     """Create the app, which must run behind `HostOriginMiddleware`.
 
@@ -34,7 +44,7 @@ def create_app(use_cases: UseCases, *, auth: AuthMiddleware | None = None) -> Li
             return Provide(lambda: use_case, use_cache=True, sync_to_thread=False)
         return Provide(request_use_case(name), sync_to_thread=False)
 
-    return Litestar(
+    return _App(
         route_handlers=[*with_head_and_options([*ROUTES, read_openapi]), *SOCKETS],
         dependencies={name: provide(name, use_case) for name, use_case in use_cases._asdict().items()},
         middleware=[] if auth is None else [auth.wrap],

@@ -12,6 +12,7 @@ from holdfast.api.chat.model_calls import ModelCalls
 from holdfast.api.chat.sessions import SessionControl
 from holdfast.api.openai.completions import CompletionControl
 from holdfast.api.tasks.tasks import TaskControl
+from holdfast.control.agent_versions import AgentVersionControl
 from holdfast.control.agents import AgentControl
 from holdfast.control.api_keys import KeyControl
 from holdfast.control.artifacts import ArtifactControl
@@ -26,12 +27,14 @@ from holdfast.control.run_details import RunDetailsControl
 from holdfast.control.run_starts import RunStartControl
 from holdfast.control.runs import RunControl
 from holdfast.control.schedules import ScheduleControl
+from holdfast.control.search import SearchControl
 from holdfast.control.settings import SettingsControl
 from holdfast.control.skills import SkillControl
 from holdfast.control.spaces import NotificationControl, SpaceControl, UsageControl
 from holdfast.control.streams.live_streams import LiveStreams
 from holdfast.control.threads import ConversationControl, ThreadControl
 from holdfast.control.tickets import TicketControl
+from holdfast.control.tools import ToolControl
 from holdfast.control.webhooks import WebhookControl
 from holdfast.ports.artifacts import Artifacts, Files
 from holdfast.ports.log import Messages, Steps
@@ -55,6 +58,8 @@ class UseCases(NamedTuple):
     keys: KeyControl
     tickets: TicketControl
     agents: AgentControl
+    agent_versions: AgentVersionControl
+    tools: ToolControl
     threads: ThreadControl
     message_store: Messages
     conversations: ConversationControl
@@ -73,6 +78,7 @@ class UseCases(NamedTuple):
     memory_store: Memories
     memory_files: MemoryFileControl
     recall: RecallControl
+    search: SearchControl
 
     skills: SkillControl
     skill_store: Skills

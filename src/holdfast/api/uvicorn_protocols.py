@@ -33,7 +33,7 @@ from holdfast.api.errors import (
     encode_error,
     status_of,
 )
-from holdfast.api.waiting_connections import RequestPhase, WaitingConnections
+from holdfast.api.waiting_connections import DRAIN_CHECK_SECONDS, RequestPhase, WaitingConnections, close_draining
 from holdfast.domain.errors import HoldfastError
 
 MAX_UNFINISHED_HEAD_BYTES: Final = 256 * 1024
@@ -44,8 +44,6 @@ MAX_FRAMES_PER_READ: Final = 500
 """WebSocket frames that a client may send at once: each costs microseconds, however short it is."""
 _PARSED_BYTES: Final = 2048
 """Bytes of a WebSocket connection that are parsed before its frames are counted."""
-DRAIN_CHECK_SECONDS: Final = 1.0
-"""Seconds between two checks whether the peer of a closing connection still reads what is buffered for it."""
 
 _HANDSHAKE_HEAD: Final = (
     b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -67,6 +65,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._in_request = False
         self._header_lines = 0
+        self._held: tuple[RequestResponseCycle, Any] | None = None
+        """A request that the app gets once more of its body has arrived."""
 
     @property
     def address(self) -> str:
@@ -84,6 +84,12 @@ class HttpProtocol(HttpToolsProtocol):
             close_draining(self.transport, self.loop)
         else:
             self._send_error(RequestTimeout(reason))
+
+    def start_held(self) -> None:
+        """Pass a held request to the app."""
+        held, self._held = self._held, None
+        if held is not None and not self.transport.is_closing():
+            self._run_app(*held)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request."""
@@ -107,6 +113,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._phase = None
         self._waiting.remove(self)
         super().on_message_complete()
+        self.start_held()
 
     def _wait_for(self, phase: RequestPhase) -> None:
         self._phase = phase
@@ -143,6 +150,8 @@ class HttpProtocol(HttpToolsProtocol):
         """Add a part of the body, which is not counted as part of a head."""
         self._head_bytes = 0
         super().on_body(body)
+        if self._held is not None and self.flow.read_paused:
+            self.start_held()
 
     def on_headers_complete(self) -> None:
         """Start the request; for a handshake, set the path and query of the scope, which uvicorn does not."""
@@ -186,6 +195,12 @@ class HttpProtocol(HttpToolsProtocol):
             self.loop.call_later(DRAIN_CHECK_SECONDS, self.shutdown)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if self._phase is RequestPhase.BODY and self._waiting.is_crowded(self.address):
+            self._held = (cycle, app)
+        else:
+            self._run_app(cycle, app)
+
+    def _run_app(self, cycle: RequestResponseCycle, app: Any) -> None:
         HeadCoalescingTransport(cycle, self.loop)
         if cycle.scope["http_version"] != "1.1":
             app = _without_chunking(app, cycle)
@@ -470,24 +485,6 @@ async def close_socket(scope: AsgiScope, send: Send, *, code: int, reason: str, 
         protocol.close_from_server(code, reason, fast=fast)
     else:
         await send({"type": "websocket.close", "code": code, "reason": reason})
-
-
-def close_draining(
-    transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, *, check_seconds: float = DRAIN_CHECK_SECONDS
-) -> None:
-    """Close a connection, and abort it once the peer reads nothing of the remaining data between two checks."""
-    transport.close()
-    loop.call_later(check_seconds, _abort_if_stalled, transport, loop, transport.get_write_buffer_size(), check_seconds)
-
-
-def _abort_if_stalled(
-    transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, previous_size: int, check_seconds: float
-) -> None:
-    size = transport.get_write_buffer_size()
-    if 0 < size < previous_size:
-        loop.call_later(check_seconds, _abort_if_stalled, transport, loop, size, check_seconds)
-    elif size:
-        transport.abort()
 
 
 def _protocol_of(scope: AsgiScope) -> WebSocketProtocol | None:

@@ -3,6 +3,9 @@
 A connection waits from its start, and again after each response, until its next request has arrived with its body.
 One whose request is being answered, such as a stream, does not count. Above a limit the connection that made no
 progress for the longest time is closed, not the new one: a client that sends is served, however many others idle.
+
+To start the app costs more than all else of a half request. While connections are crowded, the app gets a request only
+once its body is complete or fills the buffer, or the connection has lasted for a sweep.
 """
 
 import asyncio
@@ -23,7 +26,11 @@ WAITING_SHARE: Final = 4
 """Waiting connections take at most one in so many file descriptors."""
 ADDRESS_SHARE: Final = 2
 """Those of one address take at most one in so many of them."""
+CROWDED_SHARE: Final = 4
+"""Connections are crowded from one in so many of a limit."""
 SWEEP_SECONDS: Final = 1.0
+DRAIN_CHECK_SECONDS: Final = 1.0
+"""Seconds between two checks whether the peer of a closing connection still reads what is buffered for it."""
 
 _log: Final = logging.getLogger("holdfast.http")
 
@@ -50,6 +57,9 @@ class WaitingConnection(Protocol):
 
     def close_waiting(self, reason: str) -> None:
         """Close the connection, with an error if part of a request has arrived."""
+
+    def start_held(self) -> None:
+        """Pass a request that was held because connections were crowded to the app."""
 
 
 class _Wait:
@@ -94,6 +104,11 @@ class WaitingConnections:
         elif self._count > self._limit:
             self._close_oldest(max(self._by_address.values(), key=len))
 
+    def is_crowded(self, address: str) -> bool:
+        """Return whether many connections wait, of an address or in all."""
+        own = len(self._by_address.get(address, ()))
+        return own * CROWDED_SHARE > self._address_limit or self._count * CROWDED_SHARE > self._limit
+
     def remove(self, connection: WaitingConnection) -> None:
         """Remove a connection whose request is complete, or that is closed."""
         waits = self._by_address.get(connection.address)
@@ -113,6 +128,8 @@ class WaitingConnections:
             self._refusals = 0
         for connection in list(self._expired(asyncio.get_running_loop().time())):
             self._close(connection, "the request did not arrive in time: send it without pauses")
+        for connection in [each for waits in self._by_address.values() for each in waits]:
+            connection.start_held()
         if self._by_address:
             self._sweep = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._close_expired)
 
@@ -125,3 +142,21 @@ class WaitingConnections:
     def _close(self, connection: WaitingConnection, reason: str) -> None:
         self.remove(connection)
         connection.close_waiting(reason)
+
+
+def close_draining(
+    transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, *, check_seconds: float = DRAIN_CHECK_SECONDS
+) -> None:
+    """Close a connection, and abort it once the peer reads nothing of the remaining data between two checks."""
+    transport.close()
+    loop.call_later(check_seconds, _abort_if_stalled, transport, loop, transport.get_write_buffer_size(), check_seconds)
+
+
+def _abort_if_stalled(
+    transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, previous_size: int, check_seconds: float
+) -> None:
+    size = transport.get_write_buffer_size()
+    if 0 < size < previous_size:
+        loop.call_later(check_seconds, _abort_if_stalled, transport, loop, size, check_seconds)
+    elif size:
+        transport.abort()

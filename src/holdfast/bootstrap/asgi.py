@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.api.asgi import AsgiApp, AsgiScope, Receive, Send
+from holdfast.api.compression import CompressionMiddleware
 from holdfast.api.errors import encode_error, headers_of, status_of
 from holdfast.api.middleware import LOOPBACK_HOSTS, HostOriginMiddleware
 from holdfast.bootstrap.api_app import NoKeys, open_api
@@ -83,7 +84,9 @@ class AsgiWorkspace:
             api = trusted
             if self._require_key is not False:
                 api = await stack.enter_async_context(open_api(opened, require_key=self._require_key is True))
-            self._app = HostOriginMiddleware(api.app, hosts=self._hosts, origins=self._origins, meters=opened.meters)
+            self._app = HostOriginMiddleware(
+                CompressionMiddleware(api.app), hosts=self._hosts, origins=self._origins, meters=opened.meters
+            )
             self._opened = opened
             try:
                 yield

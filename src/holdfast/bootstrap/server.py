@@ -13,6 +13,7 @@ from typing import Final
 import uvicorn
 
 from holdfast.api.auth.rate_limit import RequestRateLimiter
+from holdfast.api.compression import CompressionMiddleware
 from holdfast.api.middleware import LOOPBACK_HOSTS, HostOriginMiddleware
 from holdfast.api.use_cases import UseCases
 from holdfast.api.uvicorn_protocols import uvicorn_config
@@ -33,6 +34,7 @@ from holdfast.concurrency import cancel_and_wait
 from holdfast.console.shelf import ConsoleShelf
 from holdfast.control.run_logging import RunStatusLogger
 from holdfast.domain.errors import Invalid, Unavailable
+from holdfast.domain.worker import check_pools
 from holdfast.rpc.server import ControlRpc
 from holdfast.workspace.server_address import published_address
 
@@ -56,7 +58,7 @@ async def serve(options: ServerOptions, *, on_ready: Callable[[str], None]) -> N
     hosts = LOOPBACK_HOSTS | {_url_host(options.host), *map(check_host_name, options.allowed_hosts)}
     rate_limiter = RequestRateLimiter(options.rate_limit)
     oidc = None if options.oidc is None else read_oidc_authenticator(options.oidc)
-    engine = Options(workers=options.workers, bus=options.bus)
+    engine = Options(workers=options.workers, pools=check_pools(options.pools), bus=options.bus)
     with open_listener(options.host, options.port) as listener:
         async with open_workspace(options.workspace, database=options.database, options=engine) as holdfast:
             holdfast.agents.broken()  # the first poll logs every broken agent
@@ -74,7 +76,7 @@ async def serve(options: ServerOptions, *, on_ready: Callable[[str], None]) -> N
             )
             async with api as (api_app, use_cases, keys), _run_status_logging(holdfast):
                 rpc = ControlRpc(
-                    ConsoleShelf(api_app),
+                    ConsoleShelf(CompressionMiddleware(api_app)),
                     leases=holdfast.store.leases,
                     worker_leases=holdfast.store.worker_leases,
                     workers=holdfast.store.workers,

@@ -14,6 +14,7 @@ from holdfast.api.auth.middleware import Authenticator
 from holdfast.bootstrap.store import SystemClock
 from holdfast.domain.errors import Invalid
 from holdfast.domain.packages import install_command
+from holdfast.domain.worker import DEFAULT_POOL
 from holdfast.workspace.json_files import decode_json
 
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -34,6 +35,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     bus: str | None = None
     """The URL of a NATS server that carries hints and events between processes."""
     workers: int | None = None
+    pools: Sequence[str] = (DEFAULT_POOL,)
+    """The pools that this process claims runs from."""
     cors_origins: Sequence[str] = ()
     allowed_hosts: Sequence[str] = ()
     """Host names under which clients reach the server."""

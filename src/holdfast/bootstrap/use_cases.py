@@ -13,6 +13,7 @@ from holdfast.api.tasks.tasks import TaskControl
 from holdfast.api.use_cases import UseCases
 from holdfast.bootstrap.store import SystemClock
 from holdfast.bootstrap.workspace import OpenWorkspace
+from holdfast.control.agent_versions import AgentVersionControl
 from holdfast.control.agents import AgentControl
 from holdfast.control.api_keys import CachedKeyAuthenticator, KeyControl
 from holdfast.control.artifacts import ArtifactControl
@@ -28,11 +29,13 @@ from holdfast.control.run_details import RunDetailsControl
 from holdfast.control.run_starts import RunStartControl
 from holdfast.control.runs import QueueLimit
 from holdfast.control.schedules import ScheduleControl
+from holdfast.control.search import SearchControl
 from holdfast.control.skills import SkillControl
 from holdfast.control.spaces import NotificationControl, SpaceControl, UsageControl
 from holdfast.control.streams.live_streams import LiveStreams, StreamLimits
 from holdfast.control.threads import ConversationControl, ThreadControl
 from holdfast.control.tickets import TicketAuthenticator, TicketControl
+from holdfast.control.tools import ToolControl
 from holdfast.control.webhooks import WebhookControl
 from holdfast.domain.space import Scope
 from holdfast.ports.runtime import Clock
@@ -132,6 +135,14 @@ class PrincipalUseCases:
             thread_control=threads,
             conversations=conversations,
         )
+        recall = RecallControl(
+            recall=holdfast.recall,
+            memories=store.memories,
+            threads=store.threads,
+            outlines=store.outlines,
+            files=self._memory_file_index,
+            principal=name,
+        )
         return UseCases(
             spaces=SpaceControl(
                 store.spaces, store.requests, store.grants, holdfast.working_folders, principal=principal
@@ -141,6 +152,8 @@ class PrincipalUseCases:
             keys=KeyControl(store.api_keys, self.authenticator, self._clock, principal=principal),
             tickets=TicketControl(store.tickets, self._clock, principal=principal),
             agents=agents,
+            agent_versions=AgentVersionControl(store.agent_versions, holdfast.agents, principal=name),
+            tools=ToolControl(holdfast.tools, agents=holdfast.agents, spaces=store.spaces),
             threads=threads,
             message_store=store.messages,
             conversations=conversations,
@@ -203,13 +216,16 @@ class PrincipalUseCases:
             ),
             memory_store=store.memories,
             memory_files=MemoryFileControl(FolderMemoryFiles(holdfast.working_folders), store.spaces),
-            recall=RecallControl(
-                recall=holdfast.recall,
-                memories=store.memories,
+            recall=recall,
+            search=SearchControl(
+                recall=recall,
+                spaces=store.spaces,
                 threads=store.threads,
-                outlines=store.outlines,
-                files=self._memory_file_index,
-                principal=name,
+                runs=store.runs,
+                artifacts=store.artifacts,
+                memories=store.memories,
+                interrupts=store.interrupts,
+                agents=holdfast.agents,
             ),
             skills=SkillControl(
                 skills=store.skills,

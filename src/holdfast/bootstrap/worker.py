@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -16,11 +16,13 @@ from holdfast.agent.run_context import LoopConfig
 from holdfast.bootstrap.logs import redact_logs
 from holdfast.bootstrap.observability import open_observability
 from holdfast.bootstrap.store import SystemClock
+from holdfast.bootstrap.worker_library import WorkerLibrary
 from holdfast.bootstrap.workspace import make_executor, this_process
 from holdfast.bootstrap.workspace_tools import known_tool_names, workspace_tools
 from holdfast.bus.local import LocalBus
 from holdfast.concurrency import cancel_and_wait
 from holdfast.domain.ids import OwnerId, RunId, SpaceId
+from holdfast.domain.worker import DEFAULT_POOL, ClaimFilter, check_pools
 from holdfast.engine.watcher import Watcher
 from holdfast.engine.worker import (
     DEFAULT_DRAIN_TIMEOUT,
@@ -32,8 +34,11 @@ from holdfast.engine.worker import (
 from holdfast.models.registry import ModelRegistry
 from holdfast.ports.log import LoggedEvent, LogHead
 from holdfast.ports.queue import Leases
+from holdfast.ports.runtime import Library
 from holdfast.rpc.client import LeaseTokens, open_ports
 from holdfast.sandbox.processes import open_processes
+from holdfast.sandbox.working_folders import WorkspaceFolders
+from holdfast.tools.files.snapshots import WorkerFolders
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import FolderSettings
 
@@ -48,6 +53,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     """The worker's own settings, tools and working folders."""
     concurrency: int = DEFAULT_CONCURRENCY
+    pools: Sequence[str] = (DEFAULT_POOL,)
     lease: timedelta = DEFAULT_LEASE
     heartbeat: timedelta = DEFAULT_HEARTBEAT_INTERVAL
     drain: timedelta = DEFAULT_DRAIN_TIMEOUT
@@ -66,6 +72,7 @@ async def run_worker(options: WorkerOptions, *, on_ready: Callable[[], None]) ->
 @asynccontextmanager
 async def open_worker(options: WorkerOptions) -> AsyncIterator[Worker]:
     """Yield a worker that is ready to run. A control plane that cannot be used raises the reason."""
+    pools = check_pools(options.pools)
     (options.folder / "agents").mkdir(parents=True, exist_ok=True)
     folder = Workspace(options.folder)
     folder.prepare()
@@ -74,7 +81,7 @@ async def open_worker(options: WorkerOptions) -> AsyncIterator[Worker]:
     async with AsyncExitStack() as stack:
         observability = await stack.enter_async_context(open_observability(settings.get().telemetry))
         ports = await stack.enter_async_context(open_ports(options.url, options.token, tokens=tokens))
-        await ports.leases.queue_state()  # a wrong URL, key or version ends here
+        await ports.leases.check_pools(pools)  # a wrong URL, key, version or pool ends here
         models = await stack.enter_async_context(
             ModelRegistry(
                 settings.get().providers, direct_lane_off=settings.get().direct_lane_off, wrap=observability.model
@@ -90,29 +97,34 @@ async def open_worker(options: WorkerOptions) -> AsyncIterator[Worker]:
             async with open_ports(options.url, options.token, tokens=tokens) as own:
                 yield own.leases
 
+        folders = WorkerFolders(WorkspaceFolders(folder.path), ports.runtime.folders, data_folder=folder.data_folder)
         owner = OwnerId(f"{os.getpid()}-{secrets.token_hex(8)}")
         watcher = Watcher(bus=bus, events=_NoEvents(), leases=ports.leases, clock=clock)
         worker = Worker(
             executor=make_executor(
-                ports.runtime,
+                msgspec.structs.replace(
+                    ports.runtime, library=cast(Library, WorkerLibrary(ports.runtime.library, folder))
+                ),
                 folder,
                 tools,
                 models=models,
                 clock=clock,
                 config=LoopConfig(),
                 observability=observability,
+                worker_folders=folders,
             ),
             leases=ports.leases,
             watcher=watcher,
             owner=owner,
             concurrency=options.concurrency,
+            where=ClaimFilter(pools=pools),
             lease=options.lease,
             heartbeat=options.heartbeat,
             drain=options.drain,
             open_leases=open_leases,
         )
         async with asyncio.TaskGroup() as tasks:
-            me = this_process(owner, concurrency=options.concurrency)
+            me = this_process(owner, concurrency=options.concurrency, pools=pools)
             running = (watcher.run(), ports.connection.relay_hints(bus), announce_worker(ports.leases, me))
             loops = [tasks.create_task(each) for each in running]
             try:

@@ -3,7 +3,7 @@
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -18,11 +18,11 @@ from holdfast.bootstrap.logs import redact_logs
 from holdfast.bootstrap.memory import WorkspaceRecall
 from holdfast.bootstrap.observability import Observability, Tracer, open_observability
 from holdfast.bootstrap.store import SystemClock, is_postgres, lease_opener, open_bus, open_store
-from holdfast.bootstrap.workspace_tools import WorkspaceTools, known_tool_names, open_mcp, workspace_tools
+from holdfast.bootstrap.workspace_tools import WorkspaceTools, known_tool_names, listed_tools, open_mcp, workspace_tools
 from holdfast.concurrency import cancel_and_wait, start_background
 from holdfast.control.api_keys import CachedKeyAuthenticator, KeyControl
 from holdfast.control.daemons import DAEMON_SYNC_SECONDS, DaemonSync
-from holdfast.control.local_runtime import LocalLibrary, LocalMemoryLibrary, LocalSubagentRuns
+from holdfast.control.local_runtime import LocalFolderSnapshots, LocalLibrary, LocalMemoryLibrary, LocalSubagentRuns
 from holdfast.control.memory_files import FolderMemoryFiles
 from holdfast.control.platform_tools import CombinedTools, PlatformTools
 from holdfast.control.reminders import ReminderControl, ReminderTools
@@ -32,11 +32,11 @@ from holdfast.control.schedules import SCHEDULE_TIMER, FiringControl
 from holdfast.control.settings import SettingsControl
 from holdfast.control.skills import SkillShelf
 from holdfast.domain.errors import IdTaken, Invalid, StoreOwned
-from holdfast.domain.ids import OwnerId
+from holdfast.domain.ids import OwnerId, SpaceId
 from holdfast.domain.mcp_server import MCP_TOOL_PREFIX
 from holdfast.domain.space import DEFAULT_SPACE
-from holdfast.domain.tool import REMOTE_METHOD_PREFIX
-from holdfast.domain.worker import NewWorker
+from holdfast.domain.tool import REMOTE_METHOD_PREFIX, ToolSpec
+from holdfast.domain.worker import DEFAULT_POOL, ClaimFilter, NewWorker, check_pools
 from holdfast.engine.engine import BackgroundLoop, Engine, NotificationLoop
 from holdfast.engine.leases import OpenLeases
 from holdfast.engine.loops import run_every
@@ -57,9 +57,10 @@ from holdfast.ports.memory import Recall
 from holdfast.ports.model import KnownModels, Models
 from holdfast.ports.runtime import Clock, Executor, RuntimePorts
 from holdfast.ports.tools import WorkingFolders
-from holdfast.ports.workspace import Agents
 from holdfast.sandbox.processes import open_processes
 from holdfast.store.store import Store
+from holdfast.tools.files.snapshots import WorkerFolders
+from holdfast.tools.function_tool import check_tool
 from holdfast.tools.tool import Tool
 from holdfast.tools.web.client import GuardedResolver, WebClient
 from holdfast.workspace.agents import FolderAgents
@@ -69,6 +70,7 @@ from holdfast.workspace.function_tools import REFRESH_SECONDS
 from holdfast.workspace.settings import FolderSettings
 from holdfast.workspace.settings_file import WorkspaceSettingsFile
 from holdfast.workspace.skills import WorkspaceSkills
+from holdfast.workspace.versions import SYNC_SECONDS, VersionedAgents
 
 
 class OpenWorkspace(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -80,11 +82,13 @@ class OpenWorkspace(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     runs: RunControl
     firing: FiringControl
     web_addresses: GuardedResolver
-    agents: Agents
+    agents: VersionedAgents
     models: Models
     known_models: KnownModels
     working_folders: WorkingFolders
     remote_methods: RemoteMethods
+    tools: Callable[[SpaceId], Iterator[tuple[str, ToolSpec]]]
+    """The tools of a space, each with the name of its source."""
     settings: SettingsControl
     skills: SkillShelf
     watcher: Watcher
@@ -98,6 +102,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int | None = None
     """Concurrent runs in this process; 0 starts no worker."""
+    pools: Sequence[str] = (DEFAULT_POOL,)
+    """The pools that they are claimed from."""
     lease: timedelta = DEFAULT_LEASE
     heartbeat: timedelta = DEFAULT_HEARTBEAT_INTERVAL
     drain: timedelta = DEFAULT_DRAIN_TIMEOUT
@@ -128,7 +134,6 @@ async def open_workspace(
     folder.prepare()
     options = options or Options()
     where, now = database or folder.database, clock or SystemClock()
-    in_code = [agent.definition(folder) for agent in options.agents]
     process_tools = _process_tools(options)
     tool_names = known_tool_names(folder, process_tools)
     settings = FolderSettings(folder, tool_names=tool_names)
@@ -144,14 +149,20 @@ async def open_workspace(
                 settings.get().providers, direct_lane_off=settings.get().direct_lane_off, wrap=observability.model
             )
         )
-        agents = FolderAgents(
+        folder_skills = WorkspaceSkills(folder)
+        agents = VersionedAgents(
             folder,
-            settings=settings.get,
-            tool_names=tool_names,
-            check_models=lambda names: check_agent_packages(names, settings.get().providers) if workers else None,
-            in_code=in_code,
+            FolderAgents(
+                folder,
+                settings=settings.get,
+                tool_names=tool_names,
+                check_models=lambda names: check_agent_packages(names, settings.get().providers) if workers else None,
+                in_code=[agent.source(folder) for agent in options.agents],
+            ),
+            store.agent_versions,
+            skills=folder_skills,
         )
-        skills = SkillShelf(WorkspaceSkills(folder), store.skills, scripts_folder=folder.data_folder / "skills")
+        skills = SkillShelf(folder_skills, store.skills, scripts_folder=folder.data_folder / "skills")
         watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=now)
         processes = await stack.enter_async_context(open_processes())
         tools = workspace_tools(folder, processes, settings.get(), process_tools)
@@ -175,6 +186,7 @@ async def open_workspace(
             reminders=store.reminders,
             requests=store.requests,
             runs=runs,
+            threads=store.threads,
             agents=agents,
             default_agent=lambda: settings.get().default_agent,
         )
@@ -189,7 +201,7 @@ async def open_workspace(
         )
         ports = RuntimePorts(
             journal=store.journal,
-            library=LocalLibrary(agents, store.files, store.artifacts, store.grants, store.reminders, skills),
+            library=LocalLibrary(agents, agents, store.files, store.artifacts, store.grants, store.reminders, skills),
             memory=LocalMemoryLibrary(
                 store.memories,
                 store.memory_graph,
@@ -203,6 +215,7 @@ async def open_workspace(
                 _platform_tools(store, firing, now),
                 prefixed={REMOTE_METHOD_PREFIX: methods, MCP_TOOL_PREFIX: mcp},
             ),
+            folders=LocalFolderSnapshots(store.folders, agents, store.journal),
         )
         executor = make_executor(
             ports, folder, tools, models=models, clock=now, config=options.loop_config, observability=observability
@@ -218,6 +231,7 @@ async def open_workspace(
             meters=observability.meters,
             actions={SCHEDULE_TIMER: firing.fire},
             loops=[
+                lambda: run_every("synchronising versions of agents", agents.sync, seconds=SYNC_SECONDS),
                 lambda: run_every("synchronising daemons", daemons.sync, seconds=DAEMON_SYNC_SECONDS),
                 lambda: run_every("loading function tools", tools.functions.refresh, seconds=REFRESH_SECONDS),
                 recall.run,
@@ -229,8 +243,7 @@ async def open_workspace(
             open_leases=lease_opener(where, clock=clock) if is_postgres(where) else None,
         )
         await create_default_space(store)
-        await stack.enter_async_context(engine.running())
-        await stack.enter_async_context(_importing_providers(models, agents))
+        await stack.enter_async_context(_running(engine, models, agents))
         yield OpenWorkspace(
             store=store,
             ports=ports,
@@ -243,6 +256,7 @@ async def open_workspace(
             working_folders=tools.folders,
             known_models=ListedModels(lambda: settings.get().providers),
             remote_methods=methods,
+            tools=lambda space: listed_tools(space, tools, methods, mcp),
             settings=SettingsControl(
                 WorkspaceSettingsFile(folder, settings, tool_names=tool_names), redaction=tools.redaction
             ),
@@ -263,6 +277,7 @@ def make_executor(
     clock: Clock,
     config: LoopConfig,
     observability: Observability,
+    worker_folders: WorkerFolders | None = None,
 ) -> Executor:
     """Return the executor of a process, whose local tools are those of its workspace folder."""
     return observability.executor(
@@ -278,10 +293,11 @@ def make_executor(
             workspace=folder.path.name,
             tools=tools.tools,
             folders=tools.folders,
-            custom_tools=tools.custom_tools,
+            custom_tools=tools.tools_of_agent,
             redaction=tools.redaction,
             config=config,
             middleware=observability.middleware,
+            worker_folders=worker_folders,
         )
     )
 
@@ -300,16 +316,19 @@ def _platform_tools(store: Store, firing: FiringControl, clock: Clock) -> Platfo
 
 
 @asynccontextmanager
-async def _importing_providers(models: Models, agents: Agents) -> AsyncIterator[None]:
-    """Import the libraries of the providers that agents name, in a thread: the first call should not wait for them."""
+async def _running(engine: Engine, models: Models, agents: VersionedAgents) -> AsyncIterator[None]:
+    """Publish the agents, and run the engine.
+
+    The libraries of their providers are imported in a thread: the first call should not wait for them.
+    """
+    await agents.sync()
     names = dict.fromkeys(name for agent in agents.all() for name in agent.models)
-    task = start_background(
-        models.prepare(list(names)), name="holdfast-provider-imports", ended_by="_importing_providers"
-    )
-    try:
-        yield
-    finally:
-        await cancel_and_wait([task])
+    async with engine.running():
+        task = start_background(models.prepare(list(names)), name="holdfast-provider-imports", ended_by="_running")
+        try:
+            yield
+        finally:
+            await cancel_and_wait([task])
 
 
 def _make_engine(
@@ -346,7 +365,8 @@ def _make_engine(
             lambda: run_every("releasing expired leases", sweep, seconds=options.heartbeat.total_seconds()),
         ]
     else:
-        me = this_process(owner, concurrency=workers)
+        pools = check_pools(options.pools)
+        me = this_process(owner, concurrency=workers, pools=pools)
         loops = [*loops, lambda: announce_worker(store.workers, me)]
         worker = Worker(
             executor=executor,
@@ -354,6 +374,7 @@ def _make_engine(
             watcher=watcher,
             owner=owner,
             concurrency=workers,
+            where=ClaimFilter(pools=pools),
             lease=options.lease,
             heartbeat=options.heartbeat,
             drain=options.drain,
@@ -363,17 +384,17 @@ def _make_engine(
     return Engine(watcher=watcher, timers=timers, notifications=notifications, worker=worker, loops=loops)
 
 
-def this_process(owner: OwnerId, *, concurrency: int) -> NewWorker:
+def this_process(owner: OwnerId, *, concurrency: int, pools: Sequence[str]) -> NewWorker:
     """Return what this process tells about itself as a worker."""
     host, version = socket.gethostname(), holdfast.__version__
-    return NewWorker(id=owner, host=host, pid=os.getpid(), version=version, concurrency=concurrency)
+    return NewWorker(id=owner, host=host, pid=os.getpid(), version=version, concurrency=concurrency, pools=pools)
 
 
 def _process_tools(options: Options) -> list[Tool]:
     """Return the tools of this process; the same one may be named more than once, but not two of one name."""
     tools: dict[str, Tool] = {}
     for tool in (*options.tools, *(tool for agent in options.agents for tool in agent.tools)):
-        if tools.setdefault(tool.spec.name, tool) is not tool:
+        if tools.setdefault(check_tool(tool).spec.name, tool) is not tool:
             raise Invalid(f"two tools are named `{tool.spec.name}`: rename one of them", field="tools")
     return list(tools.values())
 

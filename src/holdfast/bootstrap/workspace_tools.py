@@ -1,25 +1,36 @@
 """Workspace tools: built-in file, command and web tools, custom tools and MCP servers."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from holdfast.agent.loop import CustomTools
+from holdfast.control.remote_methods import RemoteMethods
+from holdfast.domain.ids import SpaceId
 from holdfast.domain.mcp_server import env_references
+from holdfast.domain.tool import ToolSpec
 from holdfast.domain.web_settings import WebSettings, private_hosts
 from holdfast.mcp.launcher import ServerLauncher
 from holdfast.mcp.servers import open_mcp_servers
 from holdfast.mcp.tools import McpTools
 from holdfast.ports.sandbox import Processes, Sandbox
 from holdfast.ports.tools import WorkingFolders
-from holdfast.ports.workspace import Agents
+from holdfast.ports.workspace import RunAgents
 from holdfast.sandbox.detection import DetectedSandbox, UnconfinedSandbox
 from holdfast.sandbox.working_folders import WorkspaceFolders
 from holdfast.store.store import Store
-from holdfast.tools.builtin.catalog import command_tools, file_tools, web_tools
+from holdfast.tools.builtin.catalog import (
+    BUILTIN_NAMES,
+    BUILTIN_SPECS,
+    OPTIONAL_BUILTINS,
+    command_tools,
+    file_tools,
+    web_tools,
+)
 from holdfast.tools.commands.command_runner import NETWORK_RULE, CommandRunner
 from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.tools.redaction import Redaction, secret_values
@@ -27,10 +38,12 @@ from holdfast.tools.tool import Tool
 from holdfast.tools.web.client import GuardedResolver, SystemResolver, WebClient
 from holdfast.tools.web.fetch import MarkdownConverter
 from holdfast.tools.web.search import HttpWebSearch, as_json_search
+from holdfast.workspace.bundles import BundleFolder
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.function_tools import FunctionTools
 from holdfast.workspace.settings import GitIdentity, Settings
 from holdfast.workspace.tools import FolderTools, KnownTools
+from holdfast.workspace.versions import BundleTools
 
 _RESERVED_NAMES: Final = KNOWN_TOOLS | {NETWORK_RULE}
 
@@ -41,10 +54,26 @@ class WorkspaceTools(msgspec.Struct, frozen=True, kw_only=True):
     folders: WorkingFolders
     tools: Sequence[Tool]
     custom_tools: Callable[[], Sequence[Tool]]
+    tools_of_agent: CustomTools
+    """The custom tools of the version of an agent."""
     functions: FunctionTools
     redaction: Redaction
     web_addresses: GuardedResolver
     """Resolves the hosts that may be reached."""
+
+
+def listed_tools(
+    space: SpaceId, tools: WorkspaceTools, methods: RemoteMethods, mcp: McpTools
+) -> Iterator[tuple[str, ToolSpec]]:
+    """Yield the tools of a space with the name of their source."""
+    own = {tool.spec.name: tool.spec for tool in tools.tools}
+    for spec in BUILTIN_SPECS:
+        if spec.name in own or spec.name not in OPTIONAL_BUILTINS:
+            yield "builtin", spec
+    yield from (("process", spec) for name, spec in own.items() if name not in BUILTIN_NAMES)
+    yield from (("workspace", tool.spec) for tool in tools.custom_tools())
+    yield from (("client", spec) for spec in methods.of_space(space))
+    yield from ((f"mcp:{server}", spec) for server, spec in mcp.known(space))
 
 
 def known_tool_names(workspace: Workspace, process_tools: Sequence[Tool]) -> KnownTools:
@@ -53,7 +82,10 @@ def known_tool_names(workspace: Workspace, process_tools: Sequence[Tool]) -> Kno
 
 
 def workspace_tools(
-    workspace: Workspace, processes: Processes, settings: Settings, process_tools: Sequence[Tool]
+    workspace: Workspace,
+    processes: Processes,
+    settings: Settings,
+    process_tools: Sequence[Tool],
 ) -> WorkspaceTools:
     """Return the tools of a workspace; a tool of this process replaces a built-in one with the same name."""
     redaction = Redaction(secret_values(os.environ, named=_secret_variables(settings)))
@@ -70,18 +102,22 @@ def workspace_tools(
     replaced = {tool.spec.name for tool in process_tools}
     builtin = (*file_tools(folders), *command_tools(commands), *_web_tools(settings.web, processes))
     reserved = reserved_tool_names(process_tools)
-    custom = FolderTools(workspace, commands, reserved=reserved)
-    functions = FunctionTools(
-        workspace,
-        sandbox=sandbox,
-        commands=commands,
-        in_process=settings.function_tools == "in_process",
-        reserved=reserved,
-    )
+    in_process = settings.function_tools == "in_process"
+
+    def read(folder: Workspace) -> tuple[FolderTools, FunctionTools]:
+        functions = FunctionTools(folder, sandbox=sandbox, commands=commands, in_process=in_process, reserved=reserved)
+        return FolderTools(folder, commands, reserved=reserved), functions
+
+    custom, functions = read(workspace)
+
+    def custom_tools() -> Sequence[Tool]:
+        return (*custom.get(), *functions.get())
+
     return WorkspaceTools(
         folders=folders,
         tools=[*(tool for tool in builtin if tool.spec.name not in replaced), *process_tools],
-        custom_tools=lambda: (*custom.get(), *functions.get()),
+        custom_tools=custom_tools,
+        tools_of_agent=BundleTools(BundleFolder(workspace.bundles), live=custom_tools, read=read).of,
         functions=functions,
         redaction=redaction,
         web_addresses=web_addresses(settings.web),
@@ -139,14 +175,14 @@ def make_server_launcher(workspace: Workspace, processes: Processes, settings: S
 
 @asynccontextmanager
 async def open_mcp(
-    workspace: Workspace, processes: Processes, settings: Callable[[], Settings], *, store: Store, agents: Agents
+    workspace: Workspace, processes: Processes, settings: Callable[[], Settings], *, store: Store, agents: RunAgents
 ) -> AsyncIterator[McpTools]:
     """Yield the MCP tools; each server is connected on first use."""
     launcher = make_server_launcher(workspace, processes, settings())
     async with open_mcp_servers(launcher, runs=store.runs) as servers:
         yield McpTools(
             servers,
-            agents=agents,
+            agent_of_run=agents.of_run,
             declared=lambda: settings().mcp_servers,
             trust=store.tool_trust,
             journal=store.journal,

@@ -59,7 +59,8 @@ class NatsBus(RelayBus):
         )
         try:
             await connection.subscribe(subject, cb=self._receive)
-            await connection.flush(timeout=CONNECT_TIMEOUT_SECONDS)
+            for _ in range(2):  # the client's first ping may overtake the subscription, which a task of its own sends
+                await connection.flush(timeout=CONNECT_TIMEOUT_SECONDS)
             self.local.publish(WakeHint(everything=True))
             async for hint in self.outgoing:
                 try:

@@ -1,8 +1,9 @@
 """`holdfast agent …` and `holdfast mcp …`: the agents and MCP servers of a workspace."""
 
 import asyncio
+import logging
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 import typer
 
@@ -12,8 +13,14 @@ from holdfast.cli.output import WorkspaceOption, print_json, print_message, stri
 from holdfast.cli.tables import print_done, print_list, print_object
 from holdfast.domain.errors import NotFound
 
-agent: Final = new_group("List, show, create and check agents.")
+agent: Final = new_group("List, show, create and check agents, and their versions.")
 mcp: Final = new_group("List and test the MCP servers of a workspace.")
+
+
+SHOWN_DIGEST_CHARS: Final = 12
+VersionArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="VERSION", help="The digest of a version, or at least its first 8 characters.")
+]
 
 
 @command(agent, "list")
@@ -38,6 +45,51 @@ def show_agent(name: AgentArgument) -> None:
         found = hf.agents.get(name)
     fields = [field for field in found.__struct_fields__ if field != "capabilities"]
     print_object(found, [(field, getattr(found, field)) for field in fields])
+
+
+@command(agent)
+def versions(name: AgentArgument) -> None:
+    """List the published versions of an agent, the newest first; new runs get the active one."""
+    with connect() as hf:
+        print_list(
+            hf.agents.versions(name),
+            [
+                ("version", lambda each: each.digest[:SHOWN_DIGEST_CHARS]),
+                ("", lambda each: "active" if each.active else ""),
+                ("published", lambda each: each.published_at),
+                ("by", lambda each: each.published_by),
+                ("files", lambda each: len(each.files)),
+            ],
+            empty="no versions",
+        )
+
+
+@command(agent)
+def diff(
+    name: AgentArgument,
+    before: VersionArgument,
+    after: Annotated[
+        str | None,
+        typer.Argument(metavar="VERSION", help="The later version; by default the active one."),
+    ] = None,
+) -> None:
+    """Show what differs from one version of an agent to another."""
+    with connect() as hf:
+        found = hf.agents.diff(name, before, after or hf.agents.get(name).version or "")
+    if options().as_json:
+        print_json(found)
+    elif not found.files:
+        print_message("the versions are equal")
+    for file in [] if options().as_json else found.files:
+        typer.echo(strip_control_chars(file.diff or f"{file.change}: {file.path}\n"), nl=False)
+
+
+@command(agent)
+def activate(name: AgentArgument, version: VersionArgument) -> None:
+    """Give new runs an earlier version of an agent, until one of its files is edited."""
+    with connect() as hf:
+        found = hf.agents.activate(name, version)
+    print_done(found, f"new runs of {name} get version {found.digest[:SHOWN_DIGEST_CHARS]}")
 
 
 @command(agent, "new", server=False)
@@ -113,6 +165,7 @@ def test(
     """
     from holdfast.bootstrap.doctor.checks import WorkspaceDefinitions, diagnose_mcp_servers
     from holdfast.bootstrap.doctor.finding import Severity
+    from holdfast.mcp.connection import HANDSHAKE_TIMEOUT_SECONDS
     from holdfast.workspace.folder import Workspace
 
     folder = Workspace(workspace)
@@ -120,6 +173,11 @@ def test(
     declared = {each.name for each in definitions.mcp_servers()}
     if name is not None and name not in declared:
         raise NotFound(f"no MCP server `{name}`: there are {', '.join(sorted(declared)) or 'none'}")
+    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # the findings say it already
+    if declared and not options().as_json:
+        print_message(
+            f"starting {name or ', '.join(sorted(declared))}: this takes at most {HANDSHAKE_TIMEOUT_SECONDS:.0f} s"
+        )
     findings = asyncio.run(diagnose_mcp_servers(folder, definitions.settings, definitions.agents, only=name))
     if options().as_json:
         print_json(findings)

@@ -28,6 +28,7 @@ from holdfast.cli.output import (
     detect_stdout_errors,
     discard_stdout,
     escape_unencodable,
+    open_missing_streams,
     print_message,
 )
 from holdfast.cli.resources import artifact, file, model, notification, space
@@ -52,9 +53,11 @@ app: Final = typer.Typer(
     cls=WholeHelpGroup,
     rich_markup_mode=None,  # usage errors stay plain single lines
 )
-_LOCAL: Final[tuple[Callable[..., None], ...]] = (init, serve, worker, doctor)
+EXIT_USAGE: Final = 2
+"""The exit code of a wrong command line."""
+_LOCAL: Final[tuple[Callable[..., None], ...]] = (init, serve, worker, doctor, openapi)
 _REMOTE: Final[tuple[Callable[..., None], ...]] = (chat, ask, approvals, logs, top)
-for _command in (*_LOCAL, *map(with_common_options, _REMOTE), openapi, version):
+for _command in (*_LOCAL, *map(with_common_options, _REMOTE), version):
     app.command(cls=WholeHelpCommand)(_command)
 for _name, _group in {
     "run": run,
@@ -93,17 +96,32 @@ def _options(
 
 def run_app() -> None:
     """Run the command line application."""
+    open_missing_streams()
     escape_unencodable()
     detect_stdout_errors()
+    _check_arguments()
     try:
         app(prog_name="holdfast")
     except HoldfastError as exc:
-        _fail(exc.message, exc.code)
+        remedy = "; `holdfast` takes it from HOLDFAST_API_KEY or a profile" if exc.code == "UNAUTHENTICATED" else ""
+        _fail(f"{exc.message}{remedy}", exc.code)
     except StdoutError as exc:
         discard_stdout()
         if not exc.quiet:
             print_message(f"holdfast: cannot print to stdout: {exc}")
         sys.exit(EXIT_STDOUT_FAILED)
+
+
+def _check_arguments() -> None:
+    """Refuse arguments that are not text: no name on a server, and nothing that an agent reads, is anything else."""
+    for argument in sys.argv[1:]:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            print_message(
+                f"Error: `{argument}` is not text in the encoding of the locale: use UTF-8, such as LANG=C.UTF-8"
+            )
+            sys.exit(EXIT_USAGE)
 
 
 def _fail(message: str, code: str) -> NoReturn:

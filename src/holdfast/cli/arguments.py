@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -133,10 +134,18 @@ def read_input(text: str | None) -> str:
     elif text is None and sys.stdin.isatty():
         raise typer.BadParameter("give a text, or pipe one in", param_hint="INPUT")
     else:
-        given = sys.stdin.read()
+        given = read_stdin()
     if not given.strip():
         raise typer.BadParameter("the message is empty", param_hint="INPUT")
     return given
+
+
+def read_stdin() -> str:
+    """Return all of stdin as text."""
+    try:
+        return sys.stdin.buffer.read().decode(sys.stdin.encoding)
+    except UnicodeDecodeError as exc:
+        raise typer.BadParameter(f"stdin is not {exc.encoding.upper()} text", param_hint="INPUT") from exc
 
 
 def decode_json(text: str, *, option: str) -> Json:
@@ -144,4 +153,14 @@ def decode_json(text: str, *, option: str) -> Json:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as exc:
-        raise typer.BadParameter(f"`{text}` is not JSON: {exc}", param_hint=option) from exc
+        raise typer.BadParameter(f"`{' '.join(text.split())[:80]}` is not JSON: {exc}", param_hint=option) from exc
+
+
+def read_json(file: Path, *, option: str) -> Json:
+    """Return the JSON value in the file of an option."""
+    try:
+        return msgspec.json.decode(file.read_bytes())
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise typer.BadParameter(f"`{file}` has no JSON: {exc}", param_hint=option) from exc
+    except OSError as exc:
+        raise typer.BadParameter(f"`{file}` cannot be read: {exc.strerror}", param_hint=option) from exc

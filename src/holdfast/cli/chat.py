@@ -19,6 +19,7 @@ from holdfast.cli.command import connect_async, options, server_options
 from holdfast.cli.main import EXIT_INTERRUPTED
 from holdfast.cli.output import print_message
 from holdfast.cli.questions import describe_question, edit_json, parse_answer
+from holdfast.cli.runs import EXIT_WAITING
 from holdfast.concurrency import cancel_and_wait, start_background
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid
 from holdfast.domain.interrupt import Interrupt
@@ -47,6 +48,10 @@ IDLE_COMMANDS: Final = frozenset({"/fork", "/retry", "/model", "/agent", "/threa
 """Commands that need a run to have ended: another line that begins with `/` is an answer, or steers."""
 
 
+class _InputEnded(Exception):
+    """The run asks, and the input has ended."""
+
+
 class CtrlC:
     """Ctrl-C was pressed."""
 
@@ -68,7 +73,8 @@ def chat(
     `/help` lists the commands inside. Ctrl-C detaches, and the run continues; twice, it offers to cancel the run. From
     a pipe, each line is a message, sent when the last one is answered.
 
-    Exit codes: 0 left with `/quit` or at the end of the input, 1 refused, 130 detached from a run with Ctrl-C.
+    Exit codes: 0 left with `/quit` or at the end of the input, 1 refused, 5 the input ended at a question, 130
+    detached from a run with Ctrl-C.
     """
     if options().as_json:
         raise typer.BadParameter("a conversation has no JSON: use `holdfast ask` or `holdfast run follow`")
@@ -105,6 +111,9 @@ class Conversation:
         self._model = model
         self._last: RemoteRun | None = None
         self._fork_after: int | None = None
+        self._refused: str | None = None
+        """The last message, if it did not become a run."""
+        self._exit_code = 0
         self._asking: Sequence[Interrupt] = ()
         """The open questions that the person answers next."""
         self._interactive = sys.stdin.isatty()
@@ -124,7 +133,7 @@ class Conversation:
             self._prompt(PROMPT)
             match await self._inputs.get():
                 case None:
-                    return 0
+                    return self._exit_code
                 case str(line) if line.strip() in QUIT_COMMANDS:
                     return 0
                 case str(line) if line.strip():
@@ -139,17 +148,20 @@ class Conversation:
     async def _handle(self, line: str) -> bool:
         """Handle a line typed while nothing runs; return false if the person detached from a run."""
         try:
-            if line.startswith("/"):
-                return await self._command(line)
-            if self._fork_after is not None and self._last is not None:
-                after, self._fork_after = self._fork_after, None
-                started = await self._last.fork(line, after=after, agent=self._agent, model=self._model)
-            else:
-                started = await self._hf.start(self._agent, line, thread=self._thread, model=self._model)
-            return await self._follow(started)
+            return await (self._command(line) if line.startswith("/") else self._send(line))
         except HoldfastError as error:
             print_message(f"{error.message} [{error.code}]")
             return True
+
+    async def _send(self, text: str) -> bool:
+        """Send a message, and follow its run; `/retry` sends a refused one again."""
+        self._refused = text
+        if self._fork_after is not None and self._last is not None:
+            started = await self._last.fork(text, after=self._fork_after, agent=self._agent, model=self._model)
+        else:
+            started = await self._hf.start(self._agent, text, thread=self._thread, model=self._model)
+        self._refused = self._fork_after = None
+        return await self._follow(started)
 
     async def _command(self, line: str) -> bool:
         word, _, value = line.partition(" ")
@@ -170,6 +182,8 @@ class Conversation:
                 print_message(f"thread: {self._thread or 'none yet'}")
             case "/fork":
                 await self._prepare_fork(value)
+            case "/retry" if self._refused is not None:
+                return await self._send(self._refused)
             case "/retry" if self._last is not None:
                 return await self._follow(await self._retry(self._last))
             case _:
@@ -237,7 +251,9 @@ class Conversation:
                     given, typed = typed.result(), None
                     if not await self._while_working(run, given):
                         return False
-            await following
+            with suppress(_InputEnded):
+                await following
+                self._exit_code = 0
         finally:
             await cancel_and_wait([following] if typed is None else [following, typed])
         ended = await run.get()
@@ -249,7 +265,7 @@ class Conversation:
 
     async def _show(self, run: "RemoteRun") -> None:
         """Show the events of a run, and ask the person wherever it waits for one."""
-        from holdfast.domain.events import RunFinished, decode_event
+        from holdfast.domain.events import RunFinished, RunStarted, decode_event
         from holdfast.domain.events.messages import InterruptOutcome
 
         async for event in run.stream(on_connection=self._view.notify, retry_seconds=float("inf")):
@@ -257,6 +273,8 @@ class Conversation:
             self._view.show_event(event.data)
             with suppress(Invalid):
                 decoded = decode_event(event.data)
+                if isinstance(decoded, RunStarted):
+                    self._asking = ()  # answered, here or elsewhere
                 if isinstance(decoded, RunFinished) and isinstance(decoded.outcome, InterruptOutcome):
                     self._asking = await run.interrupts()
                     await self._ask(run)
@@ -272,7 +290,9 @@ class Conversation:
             given = await self._inputs.get()
             if given is None:
                 self._inputs.put_nowait(None)
-                raise Conflict(f"the run waits for an answer: holdfast run show {run.id}{server_options()}")
+                self._exit_code = EXIT_WAITING
+                print_message(f"the run waits for an answer: holdfast run show {run.id}{server_options()}")
+                raise _InputEnded
             await self._answer(run, str(given))
 
     async def _answer(self, run: "RemoteRun", typed: str) -> None:
@@ -383,8 +403,8 @@ def _read_lines(inputs: "asyncio.Queue[Input]", loop: asyncio.AbstractEventLoop)
     try:
         loop.add_reader(descriptor, read)
     except PermissionError:  # a file cannot be waited for
-        for line in sys.stdin:
-            inputs.put_nowait(line)
+        for line in sys.stdin.buffer:
+            inputs.put_nowait(line.decode(errors="replace"))
         inputs.put_nowait(None)
         return lambda: None
     return lambda: loop.remove_reader(descriptor)

@@ -183,6 +183,14 @@ class WholeHelpGroup(TyperGroup):
 class WholeHelpCommand(TyperCommand):
     """A command that is listed with its whole first sentence."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line; errors do not begin with a word of the library that checks values."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
     def get_short_help_str(self, limit: int = 45) -> str:
         """Return the first sentence."""
         return summary(self.help)

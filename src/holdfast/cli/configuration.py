@@ -1,10 +1,12 @@
 """`holdfast config …` and `holdfast profile …`: the settings of a server, and the servers of a user."""
 
+import sys
 from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
+from holdfast.cli.arguments import read_stdin
 from holdfast.cli.command import command, connect, new_group, options
 from holdfast.cli.output import print_json, print_message
 from holdfast.cli.tables import print_done, print_list, print_object
@@ -99,13 +101,22 @@ def set_profile(
 ) -> None:
     """Create or replace a profile."""
     from holdfast.cli.connection import Profile, Profiles, profiles_file, read_profiles, write_profiles
-    from holdfast.client.wire import check_key, check_url
+    from holdfast.client.wire import check_url
 
-    secret = check_key(typer.prompt("API key", hide_input=True, err=True)) if key else None
+    secret = _read_key() if key else None
     profiles = read_profiles()
     known = {**profiles.profiles, name: Profile(url=check_url(url), key=secret, space=space)}
     write_profiles(Profiles(default=name if default else profiles.default, profiles=known))
     print_done({"profile": name, "file": str(profiles_file())}, f"wrote profile `{name}` to {profiles_file()}")
+
+
+def _read_key() -> str:
+    """Return the key that a person types, or that is in a pipe."""
+    from holdfast.client.wire import check_key
+
+    if sys.stdin.isatty():
+        return check_key(typer.prompt("API key", hide_input=True, err=True), source="your input")
+    return check_key(read_stdin().strip(), source="stdin")
 
 
 @command(profile, "show", server=False)

@@ -13,15 +13,15 @@ from holdfast.cli.arguments import (
     LimitOption,
     ModelOption,
     ThreadOption,
-    decode_json,
     read_input,
+    read_json,
 )
 from holdfast.cli.command import connect, options, server_options
 from holdfast.cli.output import print_json, print_message
 from holdfast.cli.questions import answer_command, describe_question, edit_json, parse_answer
 from holdfast.cli.runs import EXIT_CODES, EXIT_WAITING, explain
 from holdfast.cli.tables import one_line, print_list
-from holdfast.domain.errors import Conflict, Invalid
+from holdfast.domain.errors import Conflict, Invalid, Unavailable
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.run import RunStatus
 
@@ -41,13 +41,16 @@ def ask(
     Exit codes: 0 answered, 1 the run failed, 3 it was cancelled, 5 it waits for a person, 130 Ctrl-C. After 5 and 130
     the run continues.
     """
-    output_schema = None if schema is None else decode_json(schema.read_text(), option="--schema")
+    output_schema = None if schema is None else read_json(schema, option="--schema")
     text = read_input(input)
+    from holdfast.client.wire import DEFAULT_RETRY_SECONDS
+
     with connect() as hf:
         handle = hf.start(agent, text, thread=thread, model=model, output_schema=output_schema)
+        hf.retry_seconds = DEFAULT_RETRY_SECONDS  # it was there: a restart takes a moment
         try:
             ended = handle.wait()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Unavailable):
             print_message(f"detached, the run continues: holdfast run follow {handle.id}{server_options()}")
             raise
         if ended.status is not RunStatus.COMPLETED:
@@ -88,6 +91,7 @@ def approvals(
             if response is not _SKIP:
                 try:
                     hf.run(question.run_id).respond(response, interrupt_id=question.id, digest=question.digest)
+                    print_message("answered")
                 except (Conflict, Invalid) as error:
                     print_message(f"{error.message} [{error.code}]")
 

@@ -11,8 +11,9 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from holdfast.cli.command import WholeHelpCommand, new_group
-from holdfast.cli.output import DatabaseOption, JsonFlag, WorkspaceOption, print_json, print_line, print_message
+from holdfast.cli.command import command, new_group, options
+from holdfast.cli.output import DatabaseOption, WorkspaceOption, print_json, print_line, print_message
+from holdfast.cli.tables import print_done, print_list, short_time
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.space import ApiKey, Scope
@@ -25,7 +26,11 @@ T = TypeVar("T")
 
 
 UrlOption: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="URL", help="The URL of a running server; its key is read from HOLDFAST_API_KEY.")
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="The URL of a server; by default that of the workspace if it runs; its key is HOLDFAST_API_KEY.",
+    ),
 ]
 
 key: Final = new_group("Create, list and revoke API keys.")
@@ -69,7 +74,7 @@ class _KeyPage(msgspec.Struct, frozen=True, kw_only=True):
     items: list[ApiKey]
 
 
-@key.command(cls=WholeHelpCommand)
+@command(key, server=False)
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The purpose of the key, such as `laptop` or `ci`.")],
     scope: Annotated[Scope, typer.Option(help="The permissions; each scope includes the ones before it.")] = Scope.RUN,
@@ -80,6 +85,12 @@ def create(
     every_space: Annotated[
         bool, typer.Option("--every-space", help="Give access to all spaces, also future ones.")
     ] = False,
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="A pool that a worker key may take runs from, by default any; may be repeated."
+        ),
+    ] = None,
     rate_limit: Annotated[
         str | None, typer.Option(metavar="RATE", help="The rate limit, such as `600/minute`.")
     ] = None,
@@ -90,7 +101,6 @@ def create(
     workspace: WorkspaceOption = Path(),
     database: DatabaseOption = None,
     url: UrlOption = None,
-    as_json: JsonFlag = False,
 ) -> None:
     """Create a key called NAME and print its secret, which is shown only once."""
     from holdfast.control.api_keys import KeyRequest
@@ -103,6 +113,7 @@ def create(
         scope=scope,
         space_ids=[SpaceId(each) for each in space or ()],
         every_space=every_space,
+        pools=pool or [],
         rate_limit=rate_limit,
         expires_at=expires_at,
     )
@@ -112,7 +123,7 @@ def create(
         return await keys.create(request), is_first
 
     created, is_first = _run_with(_open_keys(workspace, database, url), create)
-    if as_json:
+    if options().as_json:
         print_json(created)
     else:
         print_line(created.secret.encode())
@@ -124,39 +135,39 @@ def create(
         )
 
 
-@key.command("list", cls=WholeHelpCommand)
+@command(key, "list", server=False)
 def list_keys(
     workspace: WorkspaceOption = Path(),
     database: DatabaseOption = None,
     url: UrlOption = None,
-    as_json: JsonFlag = False,
 ) -> None:
-    """List all keys, oldest first, including revoked ones; with `--json`, one object per line."""
-    for each in _run_with(_open_keys(workspace, database, url), lambda keys: keys.all()):
-        if as_json:
-            print_json(each)
-            continue
-        spaces = "every space" if each.every_space else ", ".join(each.space_ids)
-        state = "never expires" if each.expires_at is None else f"expires {each.expires_at}"
-        if each.revoked_at is not None:
-            state = f"revoked {each.revoked_at}"
-        print_line("  ".join([each.id, each.scope, spaces, each.rate_limit or "-", state, each.name]).encode())
+    """List all keys, oldest first, including revoked ones."""
+    print_list(
+        _run_with(_open_keys(workspace, database, url), lambda keys: keys.all()),
+        [
+            ("key", lambda each: each.id),
+            ("scope", lambda each: each.scope),
+            ("spaces", lambda each: "every space" if each.every_space else ", ".join(each.space_ids)),
+            ("pools", lambda each: ", ".join(each.pools)),
+            ("rate limit", lambda each: each.rate_limit),
+            ("expires", lambda each: short_time(each.expires_at)),
+            ("revoked", lambda each: short_time(each.revoked_at)),
+            ("name", lambda each: each.name),
+        ],
+        empty="no keys: requests need none",
+    )
 
 
-@key.command(cls=WholeHelpCommand)
+@command(key, server=False)
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="KEY_ID", help="The id of the key.")],
     workspace: WorkspaceOption = Path(),
     database: DatabaseOption = None,
     url: UrlOption = None,
-    as_json: JsonFlag = False,
 ) -> None:
     """Revoke the key KEY_ID; its open connections are closed within a second."""
     revoked = _run_with(_open_keys(workspace, database, url), lambda keys: keys.revoke(ApiKeyId(key_id)))
-    if as_json:
-        print_json(revoked)
-    else:
-        print_message(f"revoked key {revoked.id} ({revoked.name}) at {revoked.revoked_at}")
+    print_done(revoked, f"revoked key {revoked.id} ({revoked.name}) at {revoked.revoked_at}")
 
 
 def _run_with(key_admin: AbstractAsyncContextManager[KeyAdmin], action: Callable[[KeyAdmin], Awaitable[T]]) -> T:
@@ -169,6 +180,10 @@ def _run_with(key_admin: AbstractAsyncContextManager[KeyAdmin], action: Callable
 
 @asynccontextmanager
 async def _open_keys(workspace: Path, database: str | None, url: str | None) -> AsyncIterator[KeyAdmin]:
+    from holdfast.workspace.server_address import read_address
+
+    if url is None and database is None and (running := read_address(workspace)) is not None:
+        url = running.url
     if url is None:
         from holdfast.bootstrap.workspace import open_keys
 

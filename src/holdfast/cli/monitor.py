@@ -9,8 +9,9 @@ import typer
 from holdfast.cli.arguments import AgentFilter, LimitOption
 from holdfast.cli.command import command, connect, connect_async, options, run_until_interrupted, server_options
 from holdfast.cli.output import print_json, print_message, strip_control_chars
-from holdfast.cli.runs import run
+from holdfast.cli.runs import event_summary, run
 from holdfast.cli.tables import one_line, print_rows, short_time
+from holdfast.domain.errors import Unavailable
 from holdfast.domain.run import Run, RunStatus
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ async def _logs(*, follow: bool, agent: str | None, limit: int) -> None:
 
 async def _hints(hf: "Client") -> AsyncIterator[Any]:
     hf.retry_seconds = math.inf
-    async for hint in hf.feed():
+    async for hint in hf.feed(on_connection=print_message):
         yield hint
 
 
@@ -83,15 +84,8 @@ def _print_event(run_id: str, event: "EventView", texts: dict[str, str]) -> None
         key = event.data.get("messageId") or event.data.get("toolCallId")
         typer.echo(f"{event.created_at[11:23]}  {run_id}  {event.type}  {one_line(texts.pop(str(key), ''), 160)}")
     elif event.type not in QUIET_EVENTS:
-        fields = {name: value for name, value in event.data.items() if name not in ("type", "threadId", "runId")}
-        typer.echo(f"{event.created_at[11:23]}  {run_id}  {_event_text(event.type, fields)}")
-
-
-def _event_text(kind: str, fields: Mapping[str, Any]) -> str:
-    if kind == "CUSTOM":
-        kind, fields = str(fields.get("name", kind)), {"": fields.get("value")}
-    values = fields.get("", fields)
-    return f"{kind}  {one_line(values, 160)}" if values else kind
+        kind, values = event_summary(event)
+        typer.echo(f"{event.created_at[11:23]}  {run_id}  {kind}  {one_line(values, 160)}".rstrip())
 
 
 @command(run)
@@ -168,13 +162,17 @@ def top(
         from rich.console import Console
         from rich.live import Live
 
+        shown = _snapshot(hf)
         try:
-            with Live(
-                _screen(_snapshot(hf)), console=Console(highlight=False), screen=True, auto_refresh=False
-            ) as live:
+            with Live(_screen(shown), console=Console(highlight=False), screen=True, auto_refresh=False) as live:
                 while True:
                     time.sleep(interval)
-                    live.update(_screen(_snapshot(hf)), refresh=True)
+                    notice = ""
+                    try:
+                        shown = _snapshot(hf)
+                    except Unavailable as error:
+                        notice = f"\nas it was before the connection broke: {error.message}"
+                    live.update(_screen(shown, notice=notice), refresh=True)
         except KeyboardInterrupt:
             return
 
@@ -187,8 +185,14 @@ def _snapshot(hf: "SyncClient") -> dict[str, Any]:
 
 def _metrics(hf: "SyncClient") -> dict[str, float]:
     """Return the totals of the process that the metrics report, without their labels."""
+    from holdfast.control.errors import Forbidden
+
     totals: dict[str, float] = {}
-    for line in hf.request("GET", "/metrics").decode().splitlines():
+    try:
+        text = hf.request("GET", "/metrics").decode()
+    except Forbidden:  # they concern all spaces, and the key does not
+        return totals
+    for line in text.splitlines():
         name, _, value = line.rpartition(" ")
         name = name.partition("{")[0]
         if name in _TOP_METRICS:
@@ -216,11 +220,11 @@ def _title(shown: Mapping[str, Any]) -> str:
     return f"{shown['url']}  {counts}\n{totals}"
 
 
-def _screen(shown: Mapping[str, Any]) -> "Table":
+def _screen(shown: Mapping[str, Any], *, notice: str = "") -> "Table":
     from rich.table import Table
 
     caption = None if shown["runs"] else "idle"
-    table = Table(title=_title(shown), title_justify="left", box=None, pad_edge=False, caption=caption)
+    table = Table(title=_title(shown) + notice, title_justify="left", box=None, pad_edge=False, caption=caption)
     for name in _COLUMNS:
         table.add_column(name.upper(), no_wrap=True)
     for each in shown["runs"]:

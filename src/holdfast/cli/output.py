@@ -38,6 +38,18 @@ class _Stdout(io.FileIO):
             raise StdoutError(exc) from exc
 
 
+def open_missing_streams() -> None:
+    """Open those of stdin, stdout and stderr that the caller closed; stdout then takes nothing, and says so."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # An empty descriptor would be given to the next file or connection.
+            descriptor = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            mode = "r" if name == "stdin" else "w"
+            opened = _Stdout(descriptor, mode, closefd=False) if name == "stdout" else io.FileIO(descriptor, mode)
+            buffer = io.BufferedReader(opened) if mode == "r" else io.BufferedWriter(opened)
+            setattr(sys, name, io.TextIOWrapper(buffer, encoding="utf-8"))
+
+
 def escape_unencodable() -> None:
     """Print characters that the output encoding lacks as escapes."""
     for stream in (sys.stdout, sys.stderr):
@@ -73,6 +85,10 @@ WorkspaceOption: TypeAlias = Annotated[
 DatabaseOption: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="URL", help="A `postgresql://` URL or a SQLite file; by default the workspace's own."),
+]
+PoolOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="A pool to take runs from, by default `default`; may be repeated."),
 ]
 
 _CONTROL_CHARS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

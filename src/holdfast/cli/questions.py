@@ -194,7 +194,7 @@ def edit_json(value: Json) -> Json:
             raise Invalid(f"`{editor}` cannot be started: {exc.strerror}; set EDITOR") from exc
         if ended.returncode != 0:
             raise Invalid(f"`{editor}` ended with code {ended.returncode}: nothing was sent")
-        changed = _parse_json(file.read_text())
+        changed = _parse_json(file.read_bytes().decode(errors="replace"))
     if changed == value:
         raise Invalid("nothing was changed: type `a` to approve the call as it is")
     return changed

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Annotated, Final
+from urllib.parse import quote
 
 import msgspec
 import typer
@@ -15,11 +16,12 @@ from holdfast.cli.arguments import (
     complete_threads,
 )
 from holdfast.cli.command import command, connect, connect_async, new_group, options, run_until_interrupted
-from holdfast.cli.output import print_json
+from holdfast.cli.output import print_json, print_message
 from holdfast.cli.tables import one_line, print_done, print_list, print_object, short_time, write_content
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.notification import Notification
 from holdfast.domain.packages import install_command
+from holdfast.domain.worker import SpaceQueue
 
 artifact: Final = new_group("List and read artifacts.")
 file: Final = new_group("Store, list and read files.")
@@ -190,6 +192,31 @@ def rename_space(
         print_done(hf.spaces.update(space_id, name=name), f"renamed {space_id}")
 
 
+@command(space, "queue")
+def space_queue(
+    space_id: SpaceArgument,
+    weight: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", min=1, help="Runs that workers take of it in each round, if it is to change."),
+    ] = None,
+    max_running: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", min=0, help="Runs at work at a time, if it is to change; 0 is no limit."),
+    ] = None,
+) -> None:
+    """Show or change how a space shares the workers with others."""
+    with connect() as hf:
+        path = f"/spaces/{quote(space_id, safe='')}/queue/settings"
+        found = hf.send("GET", path, SpaceQueue, in_space=False)
+        if weight is not None or max_running is not None:
+            changed = SpaceQueue(
+                weight=found.weight if weight is None else weight,
+                max_running=found.max_running if max_running is None else max_running or None,
+            )
+            found = hf.send("PUT", path, SpaceQueue, body=changed, in_space=False)
+    print_object(found, [(name, getattr(found, name)) for name in found.__struct_fields__])
+
+
 @command(space, "delete")
 def delete_space(
     space_id: SpaceArgument,
@@ -238,7 +265,7 @@ def follow(
 async def _follow_notifications(after: int | None) -> None:
     async with connect_async() as hf:
         hf.retry_seconds = float("inf")
-        async for each in hf.notifications.follow(after=after):
+        async for each in hf.notifications.follow(after=after, on_connection=print_message):
             if options().as_json:
                 print_json(each)
             else:

@@ -1,7 +1,7 @@
 """`holdfast run …`: start runs, read everything about them, and end them."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -24,9 +24,14 @@ from holdfast.cli.tables import one_line, print_done, print_list, print_object, 
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.run import Mode, Run, RunStatus
 
+if TYPE_CHECKING:
+    from holdfast.control.run_details import EventView
+
 EXIT_CODES: Final[Mapping[RunStatus, int]] = {RunStatus.COMPLETED: 0, RunStatus.FAILED: 1, RunStatus.CANCELLED: 3}
 EXIT_WAITING: Final = 5
 """Exit code of a command whose run waits for a person."""
+_EVENT_COLUMNS: Final = frozenset({"type", "timestamp", "threadId", "runId"})
+"""Fields of an event that its line shows already."""
 run: Final = new_group("Start, list, follow, answer and cancel runs.")
 
 
@@ -140,11 +145,19 @@ def events(run_id: RunArgument) -> None:
             [
                 ("seq", lambda event: event.seq),
                 ("created", lambda event: short_time(event.created_at)),
-                ("type", lambda event: event.type),
-                ("data", lambda event: one_line(event.data)),
+                ("type", lambda event: event_summary(event)[0]),
+                ("data", lambda event: one_line(event_summary(event)[1], 160)),
             ],
             empty="no events",
         )
+
+
+def event_summary(event: "EventView") -> tuple[str, Any]:
+    """Return the kind of an event, that of a custom one by its name, and what the other columns do not say already."""
+    if event.type == "CUSTOM":
+        return str(event.data.get("name", event.type)), event.data.get("value")
+    shown = {name: value for name, value in event.data.items() if name not in _EVENT_COLUMNS}
+    return event.type, shown or None
 
 
 @command(run)

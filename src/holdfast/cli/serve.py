@@ -11,7 +11,8 @@ import typer
 
 import holdfast
 from holdfast.bootstrap.logs import LogFormat, configure_logging
-from holdfast.cli.output import DatabaseOption, JsonFlag, WorkspaceOption, print_json, print_message
+from holdfast.cli.output import DatabaseOption, JsonFlag, PoolOption, WorkspaceOption, print_json, print_message
+from holdfast.domain.worker import DEFAULT_POOL
 
 _log: Final = logging.getLogger("holdfast.server")
 
@@ -36,6 +37,7 @@ def serve(
         int | None,
         typer.Option(metavar="NUMBER", min=0, max=1000, help="Concurrent runs; 0 leaves them to other processes."),
     ] = None,
+    pool: PoolOption = None,
     cors_origin: Annotated[
         list[str] | None,
         typer.Option(metavar="ORIGIN", help="An origin whose pages may use this server; may be repeated."),
@@ -75,6 +77,7 @@ def serve(
         database=database,
         bus=bus,
         workers=workers,
+        pools=pool or [DEFAULT_POOL],
         cors_origins=cors_origin or [],
         allowed_hosts=allow_host or [],
         rate_limit=rate_limit,

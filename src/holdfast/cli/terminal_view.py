@@ -41,6 +41,7 @@ from holdfast.domain.events.custom import (
     ArtifactCreated,
     ChildChanged,
     ContextCompacted,
+    FolderNotice,
     InterruptChanged,
     McpServerUnavailable,
     MessagesAbandoned,
@@ -242,6 +243,8 @@ class TerminalView:
                 remedy = f"\n→ {server.remedy}" if server.remedy else ""
                 stderr = f"\nits stderr: {server.stderr}" if server.stderr else ""
                 self._line("tools", f"{server.message}{remedy}{stderr}")
+            case FolderNotice(message=message):
+                self._line("files", message)
             case RetryScheduled(failures=failures, max_failures=maximum, retry_at=at):
                 self._line("status", f"{failures} of {maximum} model calls failed in a row, next at {at[11:19]} UTC")
             case ContextCompacted(tokens_before=before, tokens_after=after):

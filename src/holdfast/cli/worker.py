@@ -9,8 +9,9 @@ import typer
 
 import holdfast
 from holdfast.bootstrap.logs import LogFormat, configure_logging
-from holdfast.cli.output import JsonFlag, print_json, print_message
+from holdfast.cli.output import JsonFlag, PoolOption, print_json, print_message
 from holdfast.cli.serve import event_loop_factory
+from holdfast.domain.worker import DEFAULT_POOL
 
 DEFAULT_FOLDER: Final = "holdfast-worker"
 
@@ -26,6 +27,7 @@ def worker(
         ),
     ] = None,
     concurrency: Annotated[int, typer.Option(metavar="NUMBER", min=1, max=1000, help="Concurrent runs.")] = 16,
+    pool: PoolOption = None,
     folder: Annotated[
         Path,
         typer.Option(metavar="PATH", help="The worker's own settings, tools and working folders; created if missing."),
@@ -41,7 +43,7 @@ def worker(
     from holdfast.bootstrap.worker import WorkerOptions, run_worker
 
     configure_logging(log_format, level=logging.WARNING if quiet else logging.INFO)
-    options = WorkerOptions(url=url, token=token, folder=folder, concurrency=concurrency)
+    options = WorkerOptions(url=url, token=token, folder=folder, concurrency=concurrency, pools=pool or [DEFAULT_POOL])
 
     def announce() -> None:
         if as_json:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -19,12 +20,22 @@ from holdfast.cli.output import (
     print_message,
     strip_control_chars,
 )
+from holdfast.domain.agent import SCRIPT_PREFIX
 
 
 def _folder_argument(folder: str) -> Path:
     if not folder:  # an unset shell variable must not mean the current folder
         raise typer.BadParameter("the folder name is empty: use `.` for the current folder")
     return Path(folder)
+
+
+def _model_option(model: str) -> str:
+    from holdfast.workspace.settings import ModelName
+
+    with suppress(msgspec.ValidationError):
+        if not msgspec.convert(model, ModelName).startswith(SCRIPT_PREFIX):
+            return model
+    raise typer.BadParameter(f"`{model}` is not `provider:name` of a real model: for example `openai:gpt-5`")
 
 
 def init(
@@ -36,16 +47,27 @@ def init(
             help="The folder to create; it may exist, if it has no workspace yet.",
         ),
     ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="NAME",
+            parser=_model_option,
+            help="The model of its agents, `provider:name`; without it they follow scripts, which need no key.",
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Create a workspace in DIR: one agent that needs no key, and one for a real model."""
+    """Create a workspace in DIR, with agents that answer without a key, and instructions for a real model."""
     from holdfast.workspace.folder import Workspace
 
-    created = Workspace.create(folder)
+    created = Workspace.create(folder, model=model)
     if as_json:
         print_json({"workspace": str(created.path)})
     else:
         print_message(f"created a workspace in {folder}")
+        print_message(f"its agents:          {', '.join(sorted(each.name for each in created.agents.iterdir()))}")
         print_message(f"serve it:            holdfast serve --workspace {shlex.quote(str(folder))}")
         print_message(f"set up a real model: {folder / 'agents' / 'assistant' / 'README.md'}")
 
@@ -65,14 +87,19 @@ def print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def openapi(as_json: JsonFlag = False) -> None:
+def openapi(
+    events: Annotated[bool, typer.Option("--events", help="The JSON Schema of the events of runs instead.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
     """Print the OpenAPI document of the server; with `--json`, on one line."""
+    from holdfast.api.events_schema import events_schema_json
     from holdfast.api.openapi import openapi_json
 
+    document = events_schema_json() if events else openapi_json()
     if as_json:
-        print_line(msgspec.json.format(openapi_json(), indent=-1))
+        print_line(msgspec.json.format(document, indent=-1))
     else:
-        typer.echo(openapi_json().decode(), nl=False)
+        typer.echo(document.decode(), nl=False)
 
 
 def doctor(

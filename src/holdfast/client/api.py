@@ -10,11 +10,12 @@ number of items, not of a page. What makes something is sent with an idempotency
 often the connection breaks. Errors are those of `holdfast.HoldfastError`, by code, wherever the work is done.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
 
+from holdfast.control.agent_versions import AgentVersionDiff, AgentVersionView
 from holdfast.control.agents import AgentView
 from holdfast.control.artifacts import ArtifactDetail
 from holdfast.control.run_details import EventView, RunContextView
@@ -142,6 +143,15 @@ class AgentsApi(Protocol):
 
     async def get(self, name: str) -> AgentView:
         """Return an agent."""
+
+    def versions(self, name: str, *, limit: int | None = None) -> AsyncIterator[AgentVersionView]:
+        """Yield the published versions of an agent, the newest first."""
+
+    async def diff(self, name: str, before: str, after: str) -> AgentVersionDiff:
+        """Return the difference between two versions, each named by its digest or the first 8 characters of it."""
+
+    async def activate(self, name: str, digest: str) -> AgentVersionView:
+        """Give new runs a published version of an agent, until one of its files is edited."""
 
 
 class RunsApi(Protocol):
@@ -284,8 +294,13 @@ class NotificationsApi(Protocol):
     async def mark_read(self, *, number: int | None = None, through: int | None = None) -> int:
         """Mark one, all up to `through`, or all as read; return how many remain unread."""
 
-    def follow(self, *, after: int | None = None) -> AsyncIterator[Notification]:
-        """Yield each notification after number `after`, or from now on, once, without end."""
+    def follow(
+        self, *, after: int | None = None, on_connection: Callable[[str], None] | None = None
+    ) -> AsyncIterator[Notification]:
+        """Yield each notification after number `after`, or from now on, once, without end.
+
+        `on_connection` gets a message when the connection is lost and restored.
+        """
 
 
 class SpacesApi(Protocol):
@@ -347,8 +362,11 @@ class HoldfastApi(Protocol):
     def run(self, run_id: str) -> RunHandle:
         """Return a handle of an existing run; nothing is read yet."""
 
-    def feed(self) -> AsyncIterator[Json]:
-        """Yield a hint `{run_id, thread_id, status, last_event_seq}` when a run of the space changes, without end."""
+    def feed(self, *, on_connection: Callable[[str], None] | None = None) -> AsyncIterator[Json]:
+        """Yield a hint `{run_id, thread_id, status, last_event_seq}` when a run of the space changes, without end.
+
+        `on_connection` gets a message when the connection is lost and restored.
+        """
 
     @overload
     async def ask(

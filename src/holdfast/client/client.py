@@ -130,10 +130,13 @@ class Client(Connection):
         started = await self.send("POST", path, Run, body=body, key=idempotency_key or new_key())
         return RemoteRun(self, started.id)
 
-    async def feed(self) -> AsyncIterator[Json]:
-        """Yield a hint `{run_id, thread_id, status, last_event_seq}` when a run of the space changes, without end."""
+    async def feed(self, *, on_connection: Callable[[str], None] | None = None) -> AsyncIterator[Json]:
+        """Yield a hint `{run_id, thread_id, status, last_event_seq}` when a run of the space changes, without end.
+
+        `on_connection` gets a message when the connection is lost and restored.
+        """
         path = f"/api/spaces/{path_of('', self.space or 'default')}/feed"
-        outage = Outage(self.url, retry_seconds=self.retry_seconds)
+        outage = Outage(self.url, retry_seconds=self.retry_seconds, notify=on_connection)
         while True:
             try:
                 async with self.open_stream(path) as hints:

@@ -1,10 +1,11 @@
 """The resources of a `Client`: agents, runs, threads, interrupts, artifacts, files, notifications and spaces."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from holdfast.client.connection import Connection, new_key
 from holdfast.client.wire import Outage, path_of, query_of
+from holdfast.control.agent_versions import AgentVersionDiff, AgentVersionView
 from holdfast.control.agents import AgentView
 from holdfast.control.artifacts import ArtifactDetail
 from holdfast.control.plans import ThreadTasks
@@ -35,6 +36,21 @@ class RemoteAgents:
     async def get(self, name: str) -> AgentView:
         """Return an agent."""
         return await self._connection.send("GET", path_of("/agents/", name), AgentView, in_space=False)
+
+    def versions(self, name: str, *, limit: int | None = None) -> AsyncIterator[AgentVersionView]:
+        """Yield the published versions of an agent, the newest first."""
+        path = path_of("/agents/", name, "/versions")
+        return self._connection.pages(path, AgentVersionView, limit=limit, in_space=False)
+
+    async def diff(self, name: str, before: str, after: str) -> AgentVersionDiff:
+        """Return the difference between two versions, each named by its digest or the first 8 characters of it."""
+        path = path_of("/agents/", name, "/versions/", before, "/diff")
+        return await self._connection.send("GET", path, AgentVersionDiff, query={"to": after}, in_space=False)
+
+    async def activate(self, name: str, digest: str) -> AgentVersionView:
+        """Give new runs a published version of an agent, until one of its files is edited."""
+        path = path_of("/agents/", name, "/versions/", digest, "/activate")
+        return await self._connection.send("POST", path, AgentVersionView, in_space=False)
 
 
 class RemoteRuns:
@@ -233,9 +249,15 @@ class RemoteNotifications:
         body = query_of(number=number, through=through)
         return (await self._connection.send("POST", "/notifications/read", UnreadCount, body=body)).unread
 
-    async def follow(self, *, after: int | None = None) -> AsyncIterator[Notification]:
-        """Yield each notification after number `after`, or from now on, once, without end."""
-        outage = Outage(self._connection.url, retry_seconds=self._connection.retry_seconds)
+    async def follow(
+        self, *, after: int | None = None, on_connection: Callable[[str], None] | None = None
+    ) -> AsyncIterator[Notification]:
+        """Yield each notification after number `after`, or from now on, once, without end.
+
+        `on_connection` gets a message when the connection is lost and restored.
+        """
+        retry_seconds = self._connection.retry_seconds
+        outage = Outage(self._connection.url, retry_seconds=retry_seconds, notify=on_connection)
         position = after
         while True:
             try:

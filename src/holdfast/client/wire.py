@@ -63,12 +63,12 @@ def check_url(url: str) -> str:
     return str(httpx2.URL(url)).rstrip("/")
 
 
-def check_key(key: str | None) -> str:
+def check_key(key: str | None, *, source: str = API_KEY_VARIABLE) -> str:
     """Return an API key, by default that of the environment; empty if there is none."""
     key = os.environ.get(API_KEY_VARIABLE, "") if key is None else key
     if not (key.isascii() and key.isprintable() and " " not in key):
         remedy = "set it to the secret that `holdfast key create` printed"
-        raise Invalid(f"{API_KEY_VARIABLE} does not contain a valid key: {remedy}", field=API_KEY_VARIABLE)
+        raise Invalid(f"{source} does not contain a valid key: {remedy}", field=source)
     return key
 
 

@@ -121,6 +121,8 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     soul: str | None
     digest: str
     """Digest of the files that define the agent, and of the settings that apply to it."""
+    version: str | None
+    """The version that new runs get; null in a process that publishes none."""
     capabilities: AgentCapabilities
     """Capabilities as AG-UI defines them."""
 
@@ -182,6 +184,7 @@ def _agent_view(agent: Agent) -> AgentView:
         instructions=agent.instructions,
         soul=agent.soul,
         digest=agent.digest,
+        version=agent.version,
         capabilities=_agent_capabilities(agent),
     )
 

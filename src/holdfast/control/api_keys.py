@@ -21,6 +21,7 @@ from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Instant, instant, millis
 from holdfast.domain.space import ApiKey, NewApiKey, Scope, StoredApiKey, is_valid
+from holdfast.domain.worker import check_pools
 from holdfast.ports.runtime import Clock
 from holdfast.ports.spaces import ApiKeys
 
@@ -138,6 +139,8 @@ class KeyRequest(msgspec.Struct, frozen=True, kw_only=True):
     space_ids: Sequence[SpaceId] = ()
     """Defaults to the principal's default space, unless `every_space` is set."""
     every_space: bool = False
+    pools: Sequence[str] = ()
+    """The pools of a worker key; empty for every pool."""
     rate_limit: str | None = None
     expires_at: Instant | None = None
 
@@ -176,6 +179,7 @@ class KeyControl:
             scope=request.scope,
             secret_hash=hash_secret(secret),
             every_space=request.every_space,
+            pools=check_pools(request.pools),
             rate_limit=request.rate_limit,
             expires_at=request.expires_at,
             created_by=self._principal.name,

@@ -1,5 +1,6 @@
 """Runtime ports for workers in the same process: the agent library and subagent runs. A worker acts under its lease."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -8,19 +9,24 @@ from msgspec.structs import replace
 
 from holdfast.control.skills import SkillShelf
 from holdfast.domain.agent import Agent
+from holdfast.domain.agent_version import AgentBundle, LiveRules
 from holdfast.domain.artifact import Artifact, File
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import plain_text
-from holdfast.domain.distillation import DISTILLER_PREFIX, distiller_of, is_distiller
-from holdfast.domain.errors import IdTaken, IllegalMove, Invalid, NotFound
-from holdfast.domain.ids import ArtifactId, FileId, MemoryId, MessageId, RunId, SkillId, ThreadId
+from holdfast.domain.errors import Conflict, IdTaken, IllegalMove, Invalid, NotFound, TooLarge
+from holdfast.domain.folder_snapshot import (
+    MAX_SNAPSHOT_ENTRIES,
+    MAX_SNAPSHOT_FILE_BYTES,
+    FolderChanges,
+    FolderState,
+    SavedFolder,
+    is_digest,
+)
+from holdfast.domain.ids import ArtifactId, FileId, MemoryId, MessageId, RunId, SkillId, ThreadId, check_client_id
 from holdfast.domain.limits import check_children
 from holdfast.domain.memory import (
     GraphHit,
     Memory,
-    MemoryFilter,
-    MemoryOrigin,
-    MemoryStatus,
     MessageNode,
     Provenance,
     Timeline,
@@ -34,7 +40,10 @@ from holdfast.domain.reminder import Reminder
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.domain.untrusted import read_taint
+from holdfast.domain.working_folder import working_folder
+from holdfast.domain.working_path import is_outside_workspace
 from holdfast.ports.artifacts import Artifacts, Files
+from holdfast.ports.folders import FolderSnapshots
 from holdfast.ports.log import Journal, Messages, Values
 from holdfast.ports.memory import Memories, MemoryFiles, MemoryGraph, Recall
 from holdfast.ports.queue import Subscriptions
@@ -42,7 +51,7 @@ from holdfast.ports.reminders import Reminders
 from holdfast.ports.runs import RunFilter, Runs
 from holdfast.ports.runtime import SkillListing, StoredFile
 from holdfast.ports.spaces import Grants
-from holdfast.ports.workspace import Agents
+from holdfast.ports.workspace import Agents, RunAgents
 
 
 class LocalLibrary:
@@ -51,6 +60,7 @@ class LocalLibrary:
     def __init__(
         self,
         agents: Agents,
+        run_agents: RunAgents,
         files: Files,
         artifacts: Artifacts,
         grants: Grants,
@@ -59,21 +69,31 @@ class LocalLibrary:
     ) -> None:
         self._reminders = reminders
         self._agents = agents
+        self._run_agents = run_agents
         self._skills = skills
         self._files = files
         self._artifacts = artifacts
         self._grants = grants
 
     async def agent(self, lease: Lease) -> Agent:
-        """Return the agent of the run."""
-        name = lease.run.agent_type
-        if is_distiller(name):
-            return distiller_of(self._agents.get(name.removeprefix(DISTILLER_PREFIX)))
-        return self._agents.get(name)
+        """Return the agent of the run, as of its version."""
+        return await self._run_agents.of_run(lease.run)
 
     async def agents(self, lease: Lease) -> list[Agent]:
         """Return all agents of the workspace."""
-        return self._agents.all()
+        return [await self._agents.active(agent.name) for agent in self._agents.all()]
+
+    async def bundle(self, lease: Lease) -> AgentBundle:
+        """Return what the version of the run's agent consists of."""
+        return await self._run_agents.bundle_of_run(lease.run)
+
+    async def bundle_files(self, lease: Lease, digests: Sequence[str]) -> dict[str, bytes]:
+        """Return files of the version of the run's agent."""
+        return await self._run_agents.bundle_files(lease.run, digests)
+
+    async def rules(self, lease: Lease, agents: Sequence[str]) -> dict[str, LiveRules]:
+        """Return the rules of agents that hold now."""
+        return {name: self._run_agents.rules(name) for name in agents}
 
     async def file(self, lease: Lease, file: FileId) -> StoredFile:
         """Return a file of the run's space."""
@@ -101,13 +121,16 @@ class LocalLibrary:
 
     async def skills(self, lease: Lease) -> SkillListing:
         """Return the skills that the agent of the run may use."""
-        return await self._skills.listing(lease.space_id, lease.run.agent_type)
+        own = await self._run_agents.skills_of_run(lease.run)
+        return await self._skills.listing(lease.space_id, lease.run.agent_type, own=own)
 
     async def skill_file(self, lease: Lease, skill: SkillId, path: str) -> bytes:
         """Return a file of a skill."""
-        return await self._skills.file(lease.space_id, lease.run.agent_type, skill, path)
+        own = await self._run_agents.skills_of_run(lease.run)
+        return await self._skills.file(lease.space_id, lease.run.agent_type, skill, path, own=own)
 
 
+MAX_CACHED_FOLDERS: Final = 10_000
 MAX_STANDING: Final = 100
 """Standing memories that a run is told of; the newest."""
 
@@ -145,25 +168,12 @@ class LocalMemoryLibrary:
 
     async def standing(self, lease: Lease) -> list[Memory]:
         """Return the standing memories in force, and the proposed ones in the words of the run's own author."""
-        in_force = await self._memories.standing(lease.space_id, limit=MAX_STANDING)
-        where = MemoryFilter(status=MemoryStatus.PROPOSED, standing=True)
-        proposed = (await self._memories.page(lease.space_id, where=where, limit=MAX_STANDING)).items
-        own_words = [
-            memory
-            for memory in proposed
-            if memory.origin is MemoryOrigin.PERSON and not memory.taint and memory.author == lease.run.created_by
-        ]
-        return sorted([*in_force, *own_words], key=lambda memory: memory.created_at, reverse=True)[:MAX_STANDING]
+        author = lease.run.created_by
+        return await self._memories.standing(lease.space_id, proposed_by=author, limit=MAX_STANDING)
 
     async def messages(self, lease: Lease, names: Sequence[tuple[ThreadId, MessageId]]) -> list[MessageNode]:
         """Return the named messages, with what replaced their statements."""
-        if not names:
-            return []
-        replaced = await self._graph.superseded_sources(lease.space_id, names)
-        return [
-            replace(node, superseded_by=replaced.get((node.thread_id, node.id), []))
-            for node in await self._graph.messages(lease.space_id, names)
-        ]
+        return await self._graph.messages(lease.space_id, names) if names else []
 
     async def neighbours(self, lease: Lease, names: Sequence[tuple[ThreadId, int]]) -> list[MessageNode]:
         """Return what was said around some messages."""
@@ -210,6 +220,60 @@ class LocalMemoryLibrary:
 
 
 PARENT_FAILED_REASON: Final = "the run that waited for it has failed"
+
+
+class LocalFolderSnapshots:
+    """`FolderSnapshots` of a store, for the working folder of the run only."""
+
+    def __init__(self, snapshots: FolderSnapshots, run_agents: RunAgents, journal: Journal) -> None:
+        self._snapshots = snapshots
+        self._run_agents = run_agents
+        self._journal = journal
+        self._folders: OrderedDict[tuple[int, int], str] = OrderedDict()
+
+    async def open(self, lease: Lease, folder: str, *, place: str, version: int) -> FolderState:
+        """Note that a place uses the folder."""
+        check_client_id(place, field="place")
+        await self._check(lease, folder)
+        return await self._snapshots.open(lease, folder, place=place, version=version)
+
+    async def stage(self, lease: Lease, digests: Sequence[str]) -> list[str]:
+        """Hold contents that are there, and return the digests of the others."""
+        if len(digests) > MAX_SNAPSHOT_ENTRIES or not all(map(is_digest, digests)):
+            raise Invalid(f"`digests` takes up to {MAX_SNAPSHOT_ENTRIES} SHA-256 digests", field="digests")
+        return await self._snapshots.stage(lease, digests)
+
+    async def upload(self, lease: Lease, contents: Sequence[bytes]) -> None:
+        """Store contents, and hold them."""
+        if any(len(content) > MAX_SNAPSHOT_FILE_BYTES for content in contents):
+            raise TooLarge(f"a file of a snapshot has at most {MAX_SNAPSHOT_FILE_BYTES} bytes", field="contents")
+        await self._snapshots.upload(lease, contents)
+
+    async def save(
+        self, lease: Lease, folder: str, changes: FolderChanges, *, place: str, in_use: bool = False
+    ) -> SavedFolder:
+        """Apply changes to the snapshot."""
+        check_client_id(place, field="place")
+        await self._check(lease, folder)
+        return await self._snapshots.save(lease, folder, changes, place=place, in_use=in_use)
+
+    async def download(self, lease: Lease, folder: str, digests: Sequence[str]) -> list[bytes]:
+        """Return contents of the folder's files."""
+        await self._check(lease, folder)
+        return await self._snapshots.download(lease, folder, digests)
+
+    async def _check(self, lease: Lease, folder: str) -> None:
+        """Raise unless the folder is the run's: a worker names it, and is not believed."""
+        key = (lease.run_key, lease.number)
+        known = self._folders.get(key)
+        if known is None:
+            values = (await self._journal.open(lease)).values
+            agent = await self._run_agents.of_run(lease.run)
+            known = self._folders[key] = working_folder(lease.run, agent, values)
+            if len(self._folders) > MAX_CACHED_FOLDERS:
+                self._folders.popitem(last=False)
+        if known != folder or is_outside_workspace(folder):
+            raise Conflict(f"`{folder}` is not a working folder of run `{lease.run_id}` that has snapshots")
 
 
 class LocalSubagentRuns:

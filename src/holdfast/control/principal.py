@@ -18,6 +18,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope
     space_ids: tuple[SpaceId, ...] | None
     """`None` means every space."""
+    pools: tuple[str, ...] | None = None
+    """The pools that a worker may claim runs from; `None` means every pool."""
     rate_limit: str | None = None
     expires_at: Millis | None = None
     """The time until which the token of a principal without an API key is valid."""
@@ -51,4 +53,6 @@ LOCAL_PRINCIPAL: Final = Principal(name=None, scope=Scope.ADMIN, space_ids=None)
 def principal_of_key(key: ApiKey) -> Principal:
     """Return the principal of an API key."""
     spaces = None if key.every_space else tuple(key.space_ids)
-    return Principal(name=key.id, scope=key.scope, space_ids=spaces, rate_limit=key.rate_limit)
+    return Principal(
+        name=key.id, scope=key.scope, space_ids=spaces, pools=tuple(key.pools) or None, rate_limit=key.rate_limit
+    )

@@ -171,13 +171,15 @@ class RecallControl:
         best = max(scores.values(), default=1.0)
         if query.mode is not RecallMode.SEMANTIC:
             titled = await self._threads.page(space, where=ThreadFilter(title=query.text.strip()[:500]), limit=MAX_HITS)
-            for thread in titled.items:  # a title that holds the query as it stands says what the thread is about
-                scores[thread.id] = scores.get(thread.id, 0.0) + _TITLE_FACTOR * best
+            names = {thread.id for thread in titled.items}
+            for name in names:  # a title that holds the query as it stands; its outline will too, once it is made
+                scores[name] = scores.get(name, 0.0) + (_TITLE_FACTOR + _OUTLINE_FACTOR) * best
             words = query_words(query.text)
             least = math.ceil(_MIN_OUTLINE_SHARE * len(words))
             outlined = await self._outlines.with_words(space, words, least=least, limit=MAX_HITS) if words else []
             for thread, count in outlined:
-                scores[thread.id] = scores.get(thread.id, 0.0) + _OUTLINE_FACTOR * best * count / len(words)
+                if thread.id not in names:
+                    scores[thread.id] = scores.get(thread.id, 0.0) + _OUTLINE_FACTOR * best * count / len(words)
         order = sorted(scores, key=lambda thread: (-scores[thread], thread))[offset : offset + query.limit]
         results = [
             ThreadHit(

@@ -22,6 +22,8 @@ from holdfast.domain.reminder import (
     TriggerType,
     check_new_reminder,
     check_open,
+    patched_reminder,
+    reminder_run,
     reminder_trigger,
 )
 from holdfast.domain.schedule import Firing, FiringCause, RunAction
@@ -85,18 +87,19 @@ class ReminderControl:
             thread = await self._threads.get(space, new.thread_id)
             check_not_deleted(thread.id, thread.status)
         await self._firing.check_plan(space, trigger.plan)
+        if trigger.condition is not None:
+            await self._firing.check_condition(space, trigger.condition)
 
     async def update(self, space: SpaceId, reminder: ReminderId, patch: ReminderPatch) -> Reminder:
-        """Change a reminder."""
-        found = await self._reminders.get(space, reminder)
+        """Change a reminder; what changes is checked as for a new one."""
+        new = patched_reminder(await self._reminders.get(space, reminder), patch)
+        if patch.changes_trigger:
+            await self.check(space, new)
+        elif isinstance(patch.action, RunAction) and (action := reminder_run(new)) is not None:
+            await self._firing.check_run(space, action)
         if isinstance(patch.thread_id, str):
             thread = await self._threads.get(space, patch.thread_id)
             check_not_deleted(thread.id, thread.status)
-        if isinstance(patch.action, RunAction):
-            action = patch.action
-            if action.thread_id is None and not action.new_thread:
-                action = replace(action, thread_id=found.thread_id)
-            await self._firing.check_run(space, action)
         return await self._reminders.update(space, reminder, patch)
 
     async def trigger(

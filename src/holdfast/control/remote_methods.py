@@ -309,11 +309,15 @@ class RemoteMethods:
 
     async def list(self, lease: Lease) -> ToolListing:
         """Return the methods offered in the run's space."""
+        return ToolListing(tools=self.of_space(lease.space_id))
+
+    def of_space(self, space: SpaceId) -> Sequence[ToolSpec]:
+        """Return the methods that clients offer in a space."""
         found: dict[str, RemoteMethod] = {}
         for client in self._clients:
-            if client.space == lease.space_id:
+            if client.space == space:
                 found |= client.methods
-        return ToolListing(tools=[method_spec(method) for _, method in sorted(found.items())])
+        return [method_spec(method) for _, method in sorted(found.items())]
 
     async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         """Call a method; while no client offers it, wait a moment for one to reconnect."""

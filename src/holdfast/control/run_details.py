@@ -72,7 +72,7 @@ class RunDetailsControl:
     ) -> Page[DetailedRun]:
         """Return runs, newest first; an unknown thread raises `NotFound`."""
         tags = (("tag", tag) for tag in where.tags)
-        for field, text in (("agent_type", where.agent_type), ("model", where.model), *tags):
+        for field, text in (("agent_type", where.agent_type), ("model", where.model), ("skill", where.skill), *tags):
             if text is not None:
                 check_search_text(text, field=field, max_chars=256)
         if len(where.tags) > MAX_TAGS:

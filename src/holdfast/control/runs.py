@@ -197,7 +197,7 @@ class RunControl:
 
     async def with_agent(self, space: SpaceId, new: NewRun, name: str) -> NewRun:
         """Return a run with the current model and limits of an agent, or raise if it cannot be created so."""
-        agent = self._agents.get(name)
+        agent = await self._agents.active(name)
         check_mode(agent, new.mode)
         check_working_folder(agent, space)
         model = new.model or agent.models[0]
@@ -211,7 +211,15 @@ class RunControl:
                 raise
             price_known = False
         check_price_known(limits, price_known=price_known)
-        return replace(self._with_author(new), agent_type=agent.name, model=model, limits=limits, input=input_of(new))
+        return replace(
+            self._with_author(new),
+            agent_type=agent.name,
+            agent_version=UNSET if agent.version is None else agent.version,
+            model=model,
+            limits=limits,
+            input=input_of(new),
+            pool=agent.pool,
+        )
 
     async def agent_of_thread(self, space: SpaceId, thread: ThreadId) -> str:
         """Return the agent of a thread."""

@@ -13,20 +13,21 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from holdfast.control.runs import RunControl
-from holdfast.domain.condition import JudgeCondition
+from holdfast.domain.condition import Condition, JudgeCondition
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid, LeaseLost, Unavailable
 from holdfast.domain.idempotency import KeyedRequest, KeyedResult
-from holdfast.domain.ids import ReminderId, ScheduleId, SpaceId
+from holdfast.domain.ids import ReminderId, ScheduleId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant
 from holdfast.domain.limits import Limits
 from holdfast.domain.message import NewMessage, Role
-from holdfast.domain.new_run import NewRun
+from holdfast.domain.new_run import NewRun, check_new_run
 from holdfast.domain.run import Mode
 from holdfast.domain.schedule import (
     Firing,
     FiringCause,
     FiringInput,
+    FiringOutcome,
     NewSchedule,
     RemindAction,
     RunAction,
@@ -38,11 +39,12 @@ from holdfast.domain.schedule import (
     describe_firing,
     upcoming,
 )
-from holdfast.domain.thread import NewThread
+from holdfast.domain.thread import NewThread, check_accepts_runs
 from holdfast.domain.timer import TimerClaim
 from holdfast.domain.untrusted import SOURCE_METADATA_KEY, inherited_taint, taint_source_name
 from holdfast.ports.reminders import Reminders
 from holdfast.ports.requests import KeyedRequests, RequestPorts
+from holdfast.ports.runs import Threads
 from holdfast.ports.runtime import Clock
 from holdfast.ports.schedules import BuildRun, Schedules
 from holdfast.ports.workspace import Agents
@@ -72,10 +74,12 @@ class FiringControl:
         requests: KeyedRequests,
         reminders: Reminders,
         runs: RunControl,
+        threads: Threads,
         agents: Agents,
         default_agent: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._schedules = schedules
+        self._threads = threads
         self._requests = requests
         self._reminders = reminders
         self._runs = runs
@@ -106,9 +110,12 @@ class FiringControl:
         space = schedule.space_id
 
         async def fire(*, build: BuildRun | None = None, failure: str | None = None) -> KeyedResult[Firing]:
+            # A delivery that failed may be sent again.
+            delivery = hook_id if failure is None else None
+
             async def trigger(ports: RequestPorts) -> Firing:
                 return await ports.schedules.trigger(
-                    space, schedule.id, cause=cause, build=build, failure=failure, hook_id=hook_id
+                    space, schedule.id, cause=cause, build=build, failure=failure, hook_id=delivery
                 )
 
             return await self._requests.once(space, request, kind=Firing, create=trigger)
@@ -133,7 +140,19 @@ class FiringControl:
 
     async def check_run(self, space: SpaceId, action: RunAction) -> None:
         """Raise if a run could not be made now."""
-        await self._runs.with_agent(space, _template(action, Mode.API), await self._agent_name(space, action))
+        new = _template(action, Mode.API)
+        check_new_run(new)
+        if action.thread_id is not None:
+            thread = await self._threads.get(space, action.thread_id)
+            check_accepts_runs(thread.id, thread.status)
+        await self._runs.with_agent(space, new, await self._agent_name(space, action))
+
+    async def check_condition(self, space: SpaceId, condition: Condition) -> None:
+        """Raise if a condition names an agent or a thread that does not exist: it would never be met."""
+        if (agent := getattr(condition, "agent", None)) is not None:
+            self._agents.get(agent)
+        if (thread := getattr(condition, "thread_id", None)) is not None:
+            await self._threads.get(space, ThreadId(thread))
 
     async def _run_builder(self, schedule: Schedule, *, body: str | None = None) -> BuildRun | None:
         """Return the function that makes the run of a firing, or `None` if the schedule starts none."""
@@ -350,11 +369,17 @@ class ScheduleControl:
         return found, upcoming(found.plan, after=self._clock.now(), count=count) if active else []
 
     async def deliver(self, token: str, body: str, *, delivery: str | None) -> Firing:
-        """Fire the schedule of a hook address; the same delivery id fires it once."""
+        """Fire the schedule of a hook address; the same delivery id fires it once.
+
+        A delivery whose run cannot be made is refused, so that its sender sends it again.
+        """
         schedule = await self._schedules.find_by_hook(hash_token(token))
         if schedule.state is ScheduleState.PAUSED:
             raise Conflict("the schedule of this hook is paused")
-        return (await self._firing.trigger(schedule, cause=FiringCause.HOOK, hook_id=delivery, body=body)).value
+        firing = (await self._firing.trigger(schedule, cause=FiringCause.HOOK, hook_id=delivery, body=body)).value
+        if firing.outcome is FiringOutcome.FAILED:
+            raise Unavailable("the run of this hook cannot be started now: send it again later")
+        return firing
 
     async def _check_editable(self, space: SpaceId, schedule: ScheduleId) -> Schedule:
         """Return a schedule of the API; others belong to an agent folder or a reminder (`Conflict`)."""

@@ -59,10 +59,13 @@ class SkillShelf:
         self._custom: dict[SpaceId, tuple[int, tuple[Skill, ...]]] = {}
         self._listings: dict[tuple[SpaceId, str | None], tuple[Sequence[Skill], Sequence[Skill], SkillListing]] = {}
 
-    async def listing(self, space: SpaceId, agent: str | None) -> SkillListing:
-        """Return the skills of all sources; the same listing until one changes."""
+    async def listing(self, space: SpaceId, agent: str | None, *, own: Sequence[Skill] | None = None) -> SkillListing:
+        """Return the skills of all sources; the same listing until one changes.
+
+        `own` are the skills of folders as of the version of a run, instead of the present ones.
+        """
         state = await self._skills.state(space)
-        own = self.folders.of_agent(agent)
+        own = self.folders.of_agent(agent) if own is None else own
         custom = await self._custom_skills(space, state.revision)
         cached = self._listings.get((space, agent))
         if cached is not None and cached[0] is own and cached[1] is custom and cached[2].locale == state.locale:
@@ -75,10 +78,12 @@ class SkillShelf:
         self._listings[space, agent] = (own, custom, listing)
         return listing
 
-    async def file(self, space: SpaceId, agent: str | None, skill: SkillId, path: str) -> bytes:
+    async def file(
+        self, space: SpaceId, agent: str | None, skill: SkillId, path: str, *, own: Sequence[Skill] | None = None
+    ) -> bytes:
         """Return a file of a skill, or raise `NotFound`."""
         check_file_path(path)
-        listing = await self.listing(space, agent)
+        listing = await self.listing(space, agent, own=own)
         found = next((each for each in listing.skills if each.id == skill), None)
         if found is None:
             raise NotFound(f"there is no skill `{skill}`", id=skill)

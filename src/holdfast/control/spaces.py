@@ -56,7 +56,9 @@ class SpaceControl:
             create=lambda ports: ports.spaces.create(space, name=name, metadata=metadata),
         )
         if not created.replayed and space != DEFAULT_SPACE:
-            await asyncio.to_thread(self._folders.put_aside, space_folder(space))
+            await asyncio.to_thread(
+                self._folders.put_aside, space_folder(space), content="files of another space of that id"
+            )
         return created
 
     async def page(self, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Page[Space]:

@@ -19,7 +19,15 @@ from holdfast.domain.limits import Usage
 from holdfast.domain.message import Message
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, count_fitting
 from holdfast.domain.run import Mode, Run, RunStatus
-from holdfast.domain.thread import DEFAULT_AGENT, NewThread, Thread, ThreadFilter, ThreadPatch, ThreadStatus
+from holdfast.domain.thread import (
+    DEFAULT_AGENT,
+    NewThread,
+    Thread,
+    ThreadFilter,
+    ThreadPatch,
+    ThreadStatus,
+    ThreadTotals,
+)
 from holdfast.ports.log import Messages
 from holdfast.ports.requests import KeyedRequests
 from holdfast.ports.runs import RunFilter, Runs, Threads
@@ -65,6 +73,9 @@ class ListedThread(Thread, frozen=True, kw_only=True):
     """A thread in a list."""
 
     latest_run: LatestRun | None
+    usage: Usage
+    """Of its runs and their sub-agents."""
+    open_questions: int
 
 
 class ThreadControl:
@@ -112,10 +123,16 @@ class ThreadControl:
         page = await self._threads.page(space, where=where, limit=limit, cursor=cursor)
         found = await self._runs.newest_of_threads([(space, thread.id) for thread in page.items])
         latest = {run.thread_id: msgspec.convert(run, LatestRun, from_attributes=True) for run in found}
-        return Page(
-            items=[ListedThread(**msgspec.structs.asdict(each), latest_run=latest.get(each.id)) for each in page.items],
-            next_cursor=page.next_cursor,
-        )
+        totals = await self._threads.totals(space, list(latest))
+        items = [
+            ListedThread(
+                **msgspec.structs.asdict(each),
+                latest_run=latest.get(each.id),
+                **msgspec.structs.asdict(totals.get(each.id, ThreadTotals())),
+            )
+            for each in page.items
+        ]
+        return Page(items=items, next_cursor=page.next_cursor)
 
     async def get(self, space: SpaceId, thread: ThreadId) -> ThreadDetail:
         """Return a thread with its newest runs."""

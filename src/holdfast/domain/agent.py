@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.domain.content import Json
-from holdfast.domain.cron import DEFAULT_TIMEZONE
+from holdfast.domain.cron import DEFAULT_TIMEZONE, check_cron
 from holdfast.domain.errors import Conflict, Invalid
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.limits import Limits
@@ -25,6 +25,7 @@ from holdfast.domain.schedule import (
     check_schedule_plan,
 )
 from holdfast.domain.skill import ContractPolicy, SkillSettings
+from holdfast.domain.worker import DEFAULT_POOL
 
 ThinkingLevel: TypeAlias = bool | Literal["minimal", "low", "medium", "high", "xhigh"]
 """Reasoning effort of a model; true and false switch reasoning on and off."""
@@ -120,6 +121,7 @@ class HeartbeatSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     limits: Annotated[Limits, Meta(description="Limits of each run.")] = Limits()
 
     def __post_init__(self) -> None:
+        check_cron(self.schedule, timezone=self.timezone, field="schedule")
         check_schedule_plan(self.plan(""))
 
     def plan(self, agent: str) -> SchedulePlan:
@@ -194,6 +196,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     daemon: DaemonSettings = DaemonSettings(enabled=False)
     heartbeat_prompts: dict[str, str] = {}
     """The text of `heartbeats/<name>.md`, by name."""
+    pool: str = DEFAULT_POOL
+    """The pool of workers that execute its runs."""
     tools: list[str] = []
     tools_shown: int | None = None
     """Tools shown to the model at once, if not the default; it finds others with `tool_search`."""
@@ -224,6 +228,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """The folders outside the workspace that settings.json lists, each with the spaces that may use it."""
     folder: str | None = None
     digest: str = ""
+    version: str | None = None
+    """The digest of its bundle; null if it was read from files that are in no bundle."""
 
 
 def check_agent_name(name: str) -> str:

@@ -12,6 +12,7 @@ from holdfast.domain.ids import ArtifactId, FileId, RunId, SpaceId
 from holdfast.domain.instant import Instant
 from holdfast.domain.validation import check_text
 
+MAX_TITLE_CHARS: Final = 500
 MAX_ARTIFACT_CHARS: Final = 16 * 1024 * 1024
 DEFAULT_MEDIA_TYPE: Final = "text/plain"
 """The media type of an artifact with text."""
@@ -98,7 +99,7 @@ def check_new_artifact(new: NewArtifact) -> None:
         raise Invalid("an artifact needs either `content` or `file_id`: give exactly one", field="content")
     if new.file is not None:
         check_new_file(new.file)
-    check_text(new.title, field="title", max_chars=500)
+    check_text(new.title, field="title", max_chars=MAX_TITLE_CHARS)
     if new.media_type is not None:
         check_text(new.media_type, field="media_type", max_chars=255)
         if _MEDIA_TYPE.fullmatch(new.media_type) is None:

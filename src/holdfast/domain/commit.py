@@ -65,6 +65,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     run: Run
     snapshot: RunSnapshot | None = None
     """The state of the run in the transaction of the claim, if the claim read it."""
+    space_limited: bool = False
+    """Whether the space has a limit of runs at work: when this one stops, another may start."""
     reminders_due: bool = True
     """Whether a reminder may have been due at the time of the claim, for this run or another one."""
 

@@ -16,11 +16,13 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from holdfast.domain.artifact import ArtifactType
 from holdfast.domain.errors import Invalid
 from holdfast.domain.forgetting import FORGOTTEN_TEXT
 from holdfast.domain.ids import RunId, ThreadId
 from holdfast.domain.instant import Millis
 from holdfast.domain.limits import MAX_EXACT_USD, MAX_SAFE_INTEGER
+from holdfast.domain.memory import MemoryType
 from holdfast.domain.validation import check_text
 
 MAX_WINDOW_SECONDS: Final = 366 * 86_400
@@ -52,6 +54,11 @@ MESSAGE_EVENT: Final = "message"
 JUDGE_EVENT: Final = "judge"
 """No event has this name: a judge is asked by its schedule."""
 ANY_EVENT: Final = "any"
+
+_TYPES: Final[dict[str, type[StrEnum]]] = {
+    ConditionEvent.ARTIFACT_CREATED: ArtifactType,
+    ConditionEvent.MEMORY_CREATED: MemoryType,
+}
 
 _Agent = Annotated[str, Meta(min_length=1, max_length=256)]
 _Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,128}\Z")]
@@ -162,9 +169,22 @@ def parse_condition(value: object) -> Condition:
             raise Invalid(message, field="trigger_value")
         case JudgeCondition(judge=question):
             check_text(question, field="trigger_value", max_chars=MAX_QUESTION_CHARS)
+        case EventCondition(event=event, type=str(type_)) | SilenceCondition(silence=event, type=str(type_)):
+            _check_type(event, type_)
         case _:
             pass
     return condition
+
+
+def _check_type(event: str, type_: str) -> None:
+    """Raise if an event never has this type."""
+    types = _TYPES.get(event)
+    if types is None:
+        named = " and ".join(f"`{each}`" for each in _TYPES)
+        raise Invalid(f"only {named} have a `type`: leave it out", field="trigger_value")
+    if type_ not in [*types]:
+        known = ", ".join(f"`{each}`" for each in types)
+        raise Invalid(f"`{type_}` is not a type of `{event}`: there are {known}", field="trigger_value")
 
 
 def parse_context(value: object, *, thread_id: ThreadId | None) -> ContextCondition:

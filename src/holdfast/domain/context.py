@@ -144,6 +144,11 @@ class InjectionKind(StrEnum):
     NEIGHBOUR = "neighbour"
     """A message before or after one that was found."""
 
+    @property
+    def is_memory(self) -> bool:
+        """Whether it names a memory."""
+        return self in (InjectionKind.STANDING, InjectionKind.MEMORY)
+
 
 class InjectedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that was recalled into a prompt: a standing memory, a memory file, a memory or an excerpt."""
@@ -174,6 +179,16 @@ class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
     """Why the search was limited, if it was."""
     undistilled: list[RunId] = []
     """Ended runs of the chain that have not been distilled yet."""
+
+
+RECALL_VALUE: Final = "recall"
+NO_MEMORY: Final = RecalledMemory()
+
+
+def recalled_memory(values: Mapping[str, Json]) -> RecalledMemory:
+    """Return what was recalled for the run."""
+    value = values.get(RECALL_VALUE)
+    return NO_MEMORY if value is None else msgspec.convert(value, RecalledMemory)
 
 
 class ContextSnapshot(msgspec.Struct, frozen=True, kw_only=True):

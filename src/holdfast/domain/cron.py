@@ -26,6 +26,8 @@ _MACROS: Final = {
     "@monthly": "0 0 1 * *",
     "@yearly": "0 0 1 1 *",
 }
+_NOT_ZONES: Final = frozenset({"Factory", "localtime", "posixrules"})
+"""Files beside the zones, which mean something else on every machine."""
 _CRON_EXAMPLE: Final = "write five fields, such as `0 9 * * 1-5`: minute, hour, day of month, month, day of week"
 _UNIT_SECONDS: Final = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds", "秒"), 1),
@@ -43,18 +45,23 @@ _DELAY_PART: Final = re.compile(rf"([0-9.]+)\s*({_UNITS})", re.IGNORECASE)
 def parse_timezone(name: str) -> ZoneInfo:
     """Return the time zone with an IANA name."""
     try:
-        return ZoneInfo(name)
-    except (ValueError, OSError, KeyError) as exc:
-        message = f"`{name[:100]}` is not a time zone: write an IANA name, such as `Europe/Berlin` or `UTC`"
-        raise Invalid(message, field="timezone") from exc
+        if name not in _NOT_ZONES and not name.startswith(("posix/", "right/")):
+            return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        pass
+    message = f"`{name[:100]}` is not a time zone: write an IANA name, such as `Europe/Berlin` or `UTC`"
+    raise Invalid(message, field="timezone")
 
 
-def check_cron(expression: str, *, timezone: str = DEFAULT_TIMEZONE) -> str:
-    """Return `expression` if it names at least one time."""
+def check_cron(expression: str, *, timezone: str = DEFAULT_TIMEZONE, field: str = "cron") -> str:
+    """Return `expression` if it names at least one time; an error names the `field` that it came from."""
     parse_timezone(timezone)
-    if next_time(expression, timezone=timezone, after=Millis(0)) is None:
-        raise Invalid(f"the cron expression `{expression}` never matches: {_CRON_EXAMPLE}", field="cron")
-    return expression
+    try:
+        if next_time(expression, timezone=timezone, after=Millis(0)) is not None:
+            return expression
+    except Invalid as exc:
+        raise Invalid(exc.message, field=field) from exc
+    raise Invalid(f"the cron expression `{expression}` never matches: {_CRON_EXAMPLE}", field=field)
 
 
 def is_cron(text: str) -> bool:
@@ -101,7 +108,9 @@ def parse_time(text: str, *, timezone: str | None, now: Millis) -> Instant:
         return instant(Millis(now + round(seconds * 1000)))
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError as exc:
+        if moment.tzinfo is None and timezone is not None:
+            return instant(_to_millis(moment.replace(tzinfo=parse_timezone(timezone))))
+    except (ValueError, OverflowError) as exc:
         message = (
             f"`{text[:100]}` is not a time: write `2026-01-31T09:00:00Z`, a local time with a `timezone`, `in 2 h`, "
             "or a cron expression such as `0 9 * * 1-5`"
@@ -109,11 +118,8 @@ def parse_time(text: str, *, timezone: str | None, now: Millis) -> Instant:
         raise Invalid(message, field="trigger_value") from exc
     if moment.tzinfo is not None:
         return instant(millis(Instant(text)))
-    if timezone is None:
-        raise Invalid(
-            f"`{text[:100]}` has no time zone: end it with `Z` or an offset, or give a `timezone`", field="timezone"
-        )
-    return instant(_to_millis(moment.replace(tzinfo=parse_timezone(timezone))))
+    message = f"`{text[:100]}` has no time zone: end it with `Z` or an offset, or give a `timezone`"
+    raise Invalid(message, field="timezone")
 
 
 def _to_millis(moment: datetime) -> Millis:

@@ -38,8 +38,13 @@ def sortable_id(prefix: str, *, at: Millis, entropy: bytes) -> str:
     return f"{prefix}_{at:012x}{entropy.hex()}"
 
 
+def is_client_id(value: str) -> bool:
+    """Return whether something may have `value` as its id."""
+    return _CLIENT_ID.fullmatch(value) is not None
+
+
 def check_client_id(value: str, *, field: str) -> str:
     """Return `value` if it is a valid client-chosen id."""
-    if _CLIENT_ID.fullmatch(value) is None:
+    if not is_client_id(value):
         raise Invalid(f"`{field}` must be 1 to 128 letters, digits, `_` or `-`", field=field)
     return value

@@ -72,6 +72,11 @@ class LinearRegex:
         return replaced
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether a text has no unpaired surrogate, which RE2 cannot read."""
+    return text.isascii() or _SURROGATE.search(text) is None
+
+
 def _replace_surrogates(text: str) -> str:
     """Return a text that RE2 can read: an unpaired surrogate becomes one other character."""
     return _SURROGATE.sub("�", text)

@@ -18,6 +18,7 @@ from holdfast.domain.placement import OnBusy
 from holdfast.domain.run import Mode, Priority, Run, check_value_names
 from holdfast.domain.thread import NewThread, check_new_thread, derive_title
 from holdfast.domain.validation import check_text
+from holdfast.domain.worker import check_pools
 
 MAX_TAGS: Final = 50
 MAX_TAG_CHARS: Final = 128
@@ -54,12 +55,16 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     It is absent unless set, so that the digest of a request without it stays that of earlier versions.
     """
+    agent_version: str | UnsetType = UNSET
+    """The version of the agent to execute; set by the control plane only."""
     wait_until: Instant | None = None
     delay_seconds: float | UnsetType = UNSET
     """Seconds to wait from the creation on, instead of `wait_until`.
 
     It is absent unless set, so that the digest of a request without it stays that of earlier versions.
     """
+    pool: str | UnsetType = UNSET
+    """The pool of workers that execute it, which its agent names; without one, the default pool."""
     values: dict[str, Json] = {}
     idempotency_key: str | None = None
     created_by: str | None = None
@@ -84,6 +89,8 @@ def check_new_run(new: NewRun) -> None:
         if new.base is not UNSET and new.base is not None:
             raise Invalid("a run on a new thread has no base: remove `base`", field="base")
     check_value_names(new.values)
+    if new.pool is not UNSET:
+        check_pools([new.pool])
     _check_delay(new)
     for field in ("agent_type", "model", "created_by"):
         if (value := getattr(new, field)) is not None:

@@ -12,8 +12,10 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.domain.agent import Permissions, TaintPolicy
+from holdfast.domain.agent_version import LiveRules
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import request_digest
@@ -73,6 +75,12 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
     """Its working folder, which its path rules are about; null in runs of earlier versions."""
     only: list[list[str]] = []
     """`allowed-tools` of the skills that were active."""
+
+    def narrowed(self, rules: LiveRules | None) -> "Rights":
+        """Return the rights with the rules of the agent that hold now."""
+        if rules is None:
+            return self
+        return replace(self, permissions=rules.applied_to(self.permissions), granted=list(rules.granted))
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, Invalid, NotFound, TooLarge
 from holdfast.domain.ids import RunId, ThreadId
+from holdfast.domain.instant import Instant
 from holdfast.domain.message import Message, Role
 from holdfast.domain.run import Run
 from holdfast.domain.validation import check_text
@@ -81,8 +82,9 @@ class Subtask(msgspec.Struct, frozen=True, kw_only=True):
 class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
     """One task of a plan. `start` is its latest start; `reason` says why it is blocked or cancelled.
 
-    `run_id` is the run that planned it, or whose plan a person added it to, and `agent_type` the agent of that run;
-    both are null in plans of older versions.
+    `started_at` and `ended_at` are the times of its latest start, and of its completion or cancellation. `run_id` is
+    the run that planned it, or whose plan a person added it to, and `agent_type` the agent of that run. Items of older
+    versions have neither times nor a run.
     """
 
     task_id: int
@@ -95,6 +97,8 @@ class PlanItem(msgspec.Struct, frozen=True, kw_only=True):
     subtasks: tuple[Subtask, ...] = ()
     start: Boundary | None = None
     end: Boundary | None = None
+    started_at: Instant | None = None
+    ended_at: Instant | None = None
     conclusion: str | None = None
     reason: str | None = None
     run_id: RunId | None = None
@@ -218,7 +222,7 @@ def update(
     return _insert_item(others, replace(item, **changes))
 
 
-def start(current: Plan, task_id: int, *, at: Boundary | None) -> Plan:
+def start(current: Plan, task_id: int, *, at: Boundary | None, now: Instant | None = None) -> Plan:
     """Start or restart an open item and reset the one in progress."""
     item = _open_item(current, task_id)
     if item.status is PlanStatus.IN_PROGRESS:
@@ -226,7 +230,7 @@ def start(current: Plan, task_id: int, *, at: Boundary | None) -> Plan:
     for other in current.items:
         if other.status is PlanStatus.IN_PROGRESS:
             current = _replace_item(current, other, status=PlanStatus.PLANNED)
-    return _replace_item(current, item, status=PlanStatus.IN_PROGRESS, start=at, reason=None)
+    return _replace_item(current, item, status=PlanStatus.IN_PROGRESS, start=at, started_at=now, reason=None)
 
 
 def reset(current: Plan, task_id: int) -> Plan:
@@ -247,7 +251,7 @@ def check(current: Plan, task_id: int, *, subtask: int | str) -> Plan:
     return _replace_item(current, item, subtasks=(*item.subtasks[:index], done, *item.subtasks[index + 1 :]))
 
 
-def complete(current: Plan, task_id: int, *, conclusion: str, at: Boundary | None) -> Plan:
+def complete(current: Plan, task_id: int, *, conclusion: str, at: Boundary | None, now: Instant | None = None) -> Plan:
     """Complete an item whose subtasks are all done, and keep its conclusion."""
     item = _open_item(current, task_id)
     open_subtasks = [subtask.title for subtask in item.subtasks if subtask.status is SubtaskStatus.PENDING]
@@ -258,7 +262,8 @@ def complete(current: Plan, task_id: int, *, conclusion: str, at: Boundary | Non
             open_subtasks=open_subtasks,
         )
     conclusion = _checked_text(conclusion, field="conclusion", max_chars=MAX_TEXT_CHARS)
-    return _replace_item(current, item, status=PlanStatus.COMPLETED, conclusion=conclusion, end=at, reason=None)
+    ended: dict[str, Any] = {"conclusion": conclusion, "end": at, "ended_at": now}
+    return _replace_item(current, item, status=PlanStatus.COMPLETED, reason=None, **ended)
 
 
 def block(current: Plan, task_id: int, *, reason: str) -> Plan:
@@ -268,11 +273,11 @@ def block(current: Plan, task_id: int, *, reason: str) -> Plan:
     return _replace_item(current, item, status=PlanStatus.BLOCKED, reason=reason)
 
 
-def cancel(current: Plan, task_id: int, *, reason: str) -> Plan:
+def cancel(current: Plan, task_id: int, *, reason: str, now: Instant | None = None) -> Plan:
     """Cancel an open item for a `reason`."""
     item = _open_item(current, task_id)
     reason = _checked_text(reason, field="reason", max_chars=MAX_TEXT_CHARS)
-    return _replace_item(current, item, status=PlanStatus.CANCELLED, reason=reason)
+    return _replace_item(current, item, status=PlanStatus.CANCELLED, reason=reason, ended_at=now)
 
 
 def _open_item(current: Plan, task_id: int) -> PlanItem:

@@ -1,7 +1,7 @@
 """Edits of a plan by a person: an item is added or changed, by the same rules as an agent's own."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, Invalid
 from holdfast.domain.ids import RunId
+from holdfast.domain.instant import Instant
 from holdfast.domain.plan import (
     Boundary,
     Plan,
@@ -73,11 +74,12 @@ class AddPlanItem(msgspec.Struct, frozen=True, kw_only=True, tag="add"):
 
 
 class ChangePlanItem(msgspec.Struct, frozen=True, kw_only=True, tag="change"):
-    """A change of an existing item; `at`, the end of the conversation, is assigned when the edit is stored."""
+    """A change of an item; `edited_at` and `at`, the end of the conversation, are assigned when it is stored."""
 
     task_id: int
     patch: PlanItemPatch
     at: Boundary | None = None
+    edited_at: Instant | None = None
 
 
 PlanEdit: TypeAlias = AddPlanItem | ChangePlanItem
@@ -89,12 +91,12 @@ def apply_edit(current: Plan, edit: PlanEdit) -> Plan:
         case AddPlanItem(item=item):
             fields = {**msgspec.structs.asdict(item), "subtasks": _to_subtasks(item.subtasks)}
             return create(current, task_id=edit.task_id, run_id=edit.run_id, agent_type=edit.agent_type, **fields)
-        case ChangePlanItem(task_id=task_id, patch=patch, at=at):
+        case ChangePlanItem(task_id=task_id, patch=patch):
             changes = {name: value for name in _UPDATABLE_FIELDS if (value := getattr(patch, name)) is not UNSET}
             if "subtasks" in changes:
                 changes["subtasks"] = _to_subtasks(changes["subtasks"])
             changed = update(current, task_id, **changes) if changes else current
-            return changed if patch.status is UNSET else _STATUS_CHANGES[patch.status](changed, task_id, patch, at)
+            return changed if patch.status is UNSET else _STATUS_CHANGES[patch.status](changed, edit)
 
 
 def apply_edits(current: Plan, edits: Iterable[PlanEdit]) -> Plan:
@@ -120,6 +122,11 @@ def check_plan_edit(edit: PlanEdit) -> None:
             raise Invalid(f"`{field}` and the status {names} require each other: give both", field=field)
 
 
+def _given(text: str | UnsetType) -> str:
+    assert text is not UNSET  # `check_plan_edit` requires it with this status
+    return text
+
+
 def _to_subtasks(new: Iterable[NewSubtask]) -> list[Subtask]:
     return [Subtask(title=subtask.title, status=subtask.status) for subtask in new]
 
@@ -129,10 +136,14 @@ _STATUSES_BY_FIELD: Final = {
     "conclusion": (PlanStatus.COMPLETED,),
     "reason": (PlanStatus.BLOCKED, PlanStatus.CANCELLED),
 }
-_STATUS_CHANGES: Final[Mapping[PlanStatus, Callable[[Plan, int, Any, Boundary | None], Plan]]] = {
-    PlanStatus.PLANNED: lambda plan, task, _, at: reset(plan, task),
-    PlanStatus.IN_PROGRESS: lambda plan, task, _, at: start(plan, task, at=at),
-    PlanStatus.BLOCKED: lambda plan, task, patch, at: block(plan, task, reason=patch.reason),
-    PlanStatus.COMPLETED: lambda plan, task, patch, at: complete(plan, task, conclusion=patch.conclusion, at=at),
-    PlanStatus.CANCELLED: lambda plan, task, patch, at: cancel(plan, task, reason=patch.reason),
+_STATUS_CHANGES: Final[Mapping[PlanStatus, Callable[[Plan, ChangePlanItem], Plan]]] = {
+    PlanStatus.PLANNED: lambda plan, edit: reset(plan, edit.task_id),
+    PlanStatus.IN_PROGRESS: lambda plan, edit: start(plan, edit.task_id, at=edit.at, now=edit.edited_at),
+    PlanStatus.BLOCKED: lambda plan, edit: block(plan, edit.task_id, reason=_given(edit.patch.reason)),
+    PlanStatus.COMPLETED: lambda plan, edit: complete(
+        plan, edit.task_id, conclusion=_given(edit.patch.conclusion), at=edit.at, now=edit.edited_at
+    ),
+    PlanStatus.CANCELLED: lambda plan, edit: cancel(
+        plan, edit.task_id, reason=_given(edit.patch.reason), now=edit.edited_at
+    ),
 }

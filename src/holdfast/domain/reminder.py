@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from holdfast.domain.condition import (
     Condition,
@@ -184,6 +184,22 @@ def check_new_reminder(new: NewReminder) -> None:
         parse_timezone(new.timezone)
 
 
+def patched_reminder(reminder: Reminder, patch: ReminderPatch | None = None) -> NewReminder:
+    """Return a reminder as it would be set again, with the changes of `patch`."""
+    fields = {name: value for name, value in asdict(reminder).items() if name in NewReminder.__struct_fields__}
+    if reminder.trigger_type is TriggerType.TIME and reminder.recurrence == reminder.trigger_value:
+        fields["recurrence"] = None  # a cron expression recurs by itself
+    return NewReminder(**fields | ({} if patch is None else patch.changes))
+
+
+def reminder_run(new: NewReminder) -> RunAction | None:
+    """Return the run that a reminder starts: on its thread, unless another is given."""
+    action = new.action
+    if action is not None and action.thread_id is None and not action.new_thread:
+        return replace(action, thread_id=new.thread_id)
+    return action
+
+
 def reminder_trigger(new: NewReminder, *, now: Millis) -> ReminderTrigger:
     """Return the trigger of a reminder, or raise `Invalid`: a time in the past is refused as it was understood."""
     condition: Condition | None = None
@@ -202,12 +218,9 @@ def reminder_trigger(new: NewReminder, *, now: Millis) -> ReminderTrigger:
             raise Invalid(message, field="recurrence")
         if isinstance(condition, JudgeCondition):
             cron = condition.schedule
-            check_cron(cron, timezone=new.timezone or DEFAULT_TIMEZONE)
-    action = new.action
-    if action is not None and action.thread_id is None and not action.new_thread:
-        action = replace(action, thread_id=new.thread_id)
+            check_cron(cron, timezone=new.timezone or DEFAULT_TIMEZONE, field="trigger_value")
     plan = SchedulePlan(
-        action=RemindAction(run=action, judge=condition if isinstance(condition, JudgeCondition) else None),
+        action=RemindAction(run=reminder_run(new), judge=condition if isinstance(condition, JudgeCondition) else None),
         at=at,
         cron=cron,
         timezone=new.timezone or DEFAULT_TIMEZONE,
@@ -227,17 +240,14 @@ def _time_trigger(new: NewReminder, *, now: Millis) -> tuple[str | None, Instant
     if is_cron(value):
         if new.recurrence is not None and new.recurrence != value:
             raise Invalid("a cron expression recurs by itself: remove `recurrence`", field="recurrence")
-        try:
-            return check_cron(value.strip(), timezone=zone), None
-        except Invalid as exc:
-            raise Invalid(exc.message, field=exc.details.get("field", "trigger_value")) from exc
+        return check_cron(value.strip(), timezone=zone, field="trigger_value"), None
     at = parse_time(value, timezone=new.timezone, now=now)
     if millis(at) <= now:
         message = f"`{value[:100]}` is in the past: it was understood as {at}, and now it is {instant(now)}"
         raise Invalid(message, field="trigger_value", understood=at)
     if new.recurrence is None:
         return None, at
-    return check_cron(new.recurrence, timezone=zone), at
+    return check_cron(new.recurrence, timezone=zone, field="recurrence"), at
 
 
 def _condition_of(new: NewReminder) -> Condition:

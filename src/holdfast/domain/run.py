@@ -125,6 +125,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits
     output_schema: dict[str, Json] | None
     """The JSON Schema that its output must match, if the request named one."""
+    agent_version: str | None
+    """The version of its agent that it is executed from; null if it was created before agents had versions."""
     iterations: int
     """Model calls whose response entered the conversation."""
     attempt: int

@@ -261,6 +261,8 @@ def check_schedule_plan(plan: SchedulePlan, *, now: Millis | None = None) -> Non
             raise Invalid(f"`ends_at` is in the past: {instant(ends)}", field="ends_at")
         if plan.at is not None and millis(plan.at) > ends:
             raise Invalid("`at` is after `ends_at`", field="ends_at")
+        if now is not None and plan.cron is not None and next_due(plan, after=now) is None:
+            raise Invalid(f"no time is due before `ends_at`: {instant(ends)}", field="ends_at")
     if plan.misfire_window_seconds == 0 and plan.misfire is not Misfire.SKIP:
         raise Invalid("a window of 0 seconds is `misfire: skip`", field="misfire_window_seconds")
     _check_action(plan)

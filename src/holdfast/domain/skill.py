@@ -29,7 +29,8 @@ FORMAT_NAME_CHARS: Final = 64
 MAX_DESCRIPTION_CHARS: Final = 2_000
 MAX_INSTRUCTIONS_CHARS: Final = 50_000
 MAX_TRIGGERS: Final = 64
-MAX_TRIGGER_CHARS: Final = 100
+MAX_TRIGGER_CHARS: Final = 600
+MAX_TAG_CHARS: Final = 100
 MAX_SKILL_TAGS: Final = 32
 MAX_LIST_ITEMS: Final = 64
 """Items of each list of a contract, and of `allowed-tools`."""
@@ -357,7 +358,7 @@ def check_skill_content(content: SkillContent) -> None:
     if content.locale is not None and _LOCALE.fullmatch(content.locale) is None:
         raise Invalid("`locale` must be a language, such as `en`, `ja` or `en-GB`", field="locale")
     _check_list(content.triggers, field="triggers", most=MAX_TRIGGERS, max_chars=MAX_TRIGGER_CHARS)
-    _check_list(content.tags, field="tags", most=MAX_SKILL_TAGS, max_chars=MAX_TRIGGER_CHARS)
+    _check_list(content.tags, field="tags", most=MAX_SKILL_TAGS, max_chars=MAX_TAG_CHARS)
     _check_list(content.allowed_tools or [], field="allowed_tools", most=MAX_LIST_ITEMS, max_chars=MAX_ITEM_CHARS)
     if len(content.translations) > MAX_TRANSLATIONS:
         raise Invalid(f"a skill may have at most {MAX_TRANSLATIONS} translations", field="translations")

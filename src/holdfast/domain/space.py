@@ -4,6 +4,7 @@ Only the hash of a secret is stored.
 """
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
 
@@ -14,6 +15,7 @@ from holdfast.domain.errors import Invalid
 from holdfast.domain.ids import ApiKeyId, SpaceId
 from holdfast.domain.instant import Instant
 from holdfast.domain.validation import check_text
+from holdfast.domain.worker import check_pools
 
 DEFAULT_SPACE: Final = SpaceId("default")
 
@@ -72,6 +74,8 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     """Empty if `every_space` is set."""
     every_space: bool
     """Valid for all spaces, including later ones."""
+    pools: list[str]
+    """The pools that a worker key may claim runs from; empty for every pool, and for keys of other scopes."""
     rate_limit: str | None
     """Maximum request rate, such as `600/minute`; null is the limit of the server."""
     created_by: str | None
@@ -87,6 +91,7 @@ class NewApiKey(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope
     secret_hash: bytes
     every_space: bool = False
+    pools: Sequence[str] = ()
     rate_limit: str | None = None
     expires_at: Instant | None = None
     created_by: str | None = None
@@ -119,6 +124,8 @@ def check_new_api_key(new: NewApiKey, spaces: list[SpaceId]) -> None:
         raise Invalid("a key must be bound to at least one space, or to every space", field="space_ids")
     if spaces and new.every_space:
         raise Invalid("a key for every space takes no `space_ids`: remove them", field="space_ids")
+    if check_pools(new.pools) and new.scope is not Scope.WORKER:
+        raise Invalid("only a key with the scope `worker` is bound to pools: remove `pools`", field="pools")
     if new.rate_limit is not None:
         check_rate_limit(new.rate_limit)
 

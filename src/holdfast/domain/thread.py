@@ -11,6 +11,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, ThreadClosed
 from holdfast.domain.ids import SpaceId, ThreadId, check_client_id
 from holdfast.domain.instant import Instant
+from holdfast.domain.limits import ZERO_USAGE, Usage
 from holdfast.domain.validation import check_search_text, check_text
 
 MAX_THREAD_TITLE_CHARS: Final = 500
@@ -87,6 +88,13 @@ class ThreadPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     retrieval_index: str | None | UnsetType = UNSET
     context_window: int | UnsetType = UNSET
     metadata: dict[str, Json] | UnsetType = UNSET
+
+
+class ThreadTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """What the runs of a thread and their sub-agents used, and the questions of theirs that are open."""
+
+    usage: Usage = ZERO_USAGE
+    open_questions: int = 0
 
 
 class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):

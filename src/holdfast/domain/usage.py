@@ -11,6 +11,7 @@ from holdfast.domain.errors import Invalid
 from holdfast.domain.instant import Millis
 from holdfast.domain.limits import nanodollars, usd
 
+DAY_MILLIS: Final = 86_400_000
 MAX_USAGE_DAYS: Final = 400
 DEFAULT_USAGE_DAYS: Final = 30
 _EPOCH: Final = date(1970, 1, 1)
@@ -24,6 +25,9 @@ class UsageGroup(StrEnum):
     MODEL = "model"
     KEY = "key"
     """The author of the runs: an API key, or empty where none was used."""
+    THREAD = "thread"
+    """The thread of the runs that were created in these days, by its id; sub-agents count for the thread they serve.
+    Deleted runs are left out."""
 
 
 class UsageTotal(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +40,8 @@ class UsageTotal(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     cached_input_tokens: int = 0
     cost_usd: float = 0.0
+    title: str | None = None
+    """Of a thread."""
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +66,7 @@ def add_totals(totals: Sequence[UsageTotal]) -> UsageTotal:
 
 def day_of(now: Millis) -> int:
     """Return the number of the day of a time in UTC, counted from 1970."""
-    return now // 86_400_000
+    return now // DAY_MILLIS
 
 
 def day_name(day: int) -> str:

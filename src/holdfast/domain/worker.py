@@ -1,10 +1,66 @@
-"""Workers and the queue as people see them: what waits, and who works on what."""
+"""Workers and the queue: pools, what a worker may claim, what waits, and who works on what."""
+
+import string
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
-from holdfast.domain.ids import OwnerId, RunId, ThreadId
+from holdfast.domain.errors import Invalid
+from holdfast.domain.ids import OwnerId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant
+from holdfast.domain.limits import MAX_SAFE_INTEGER
 from holdfast.domain.run import Priority, RunStatus
+
+DEFAULT_POOL: Final = "default"
+MAX_POOL_CHARS: Final = 63
+POOL_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,62}\Z"
+_POOL_CHARS: Final = frozenset(string.ascii_lowercase + string.digits + "-_")
+MAX_POOLS: Final = 100
+"""Pools of one worker or one key."""
+MAX_WEIGHT: Final = 100
+
+
+class ClaimFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs that a worker may claim: of some pools, and of some spaces or, with null, of every space."""
+
+    pools: tuple[str, ...] = (DEFAULT_POOL,)
+    spaces: tuple[SpaceId, ...] | None = None
+
+
+DEFAULT_CLAIM: Final = ClaimFilter()
+
+
+def check_pools(pools: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of pools, each once, if they are valid."""
+    found = tuple(dict.fromkeys(pools))
+    if len(found) > MAX_POOLS:
+        raise Invalid(f"a worker or a key may have at most {MAX_POOLS} pools", field="pools")
+    for pool in found:
+        if not 1 <= len(pool) <= MAX_POOL_CHARS or not _POOL_CHARS.issuperset(pool) or pool[0] in "-_":
+            remedy = "use up to 63 lower-case letters, digits, `-` and `_`, and begin with a letter or a digit"
+            raise Invalid(f"`{pool}` is not a valid name of a pool: {remedy}", field="pools")
+    return found
+
+
+class SpaceQueue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a space shares the workers with other spaces."""
+
+    weight: Annotated[int, Meta(ge=1, le=MAX_WEIGHT)] = 1
+    """Runs of the space that workers take in each round over the spaces that wait."""
+    max_running: Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER)] | None = None
+    """Runs of the space at work at a time; null is no limit."""
+
+
+def check_space_queue(queue: SpaceQueue) -> None:
+    """Raise unless weight and limit are possible."""
+    if not 1 <= queue.weight <= MAX_WEIGHT:
+        raise Invalid(f"a space has a weight of 1 to {MAX_WEIGHT}", field="weight")
+    if queue.max_running is not None and not 1 <= queue.max_running <= MAX_SAFE_INTEGER:
+        raise Invalid(
+            "a space has at least one run at work: pause its schedules and agents instead", field="max_running"
+        )
 
 
 class NewWorker(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,6 +71,8 @@ class NewWorker(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     version: str
     concurrency: int
+    pools: Sequence[str] = (DEFAULT_POOL,)
+    """The pools that it claims runs from."""
 
 
 class HeldRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +121,8 @@ class QueuedRun(msgspec.Struct, frozen=True, kw_only=True):
     thread_id: ThreadId
     agent_type: str
     title: str | None
+    pool: str
+    """The pool of workers that it waits for."""
     priority: Priority
     status: RunStatus
     reason: str | None

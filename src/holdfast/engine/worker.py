@@ -18,7 +18,7 @@ from holdfast.concurrency import cancel_and_wait
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import HoldfastError, Invalid, Unavailable
 from holdfast.domain.ids import OwnerId
-from holdfast.domain.worker import NewWorker
+from holdfast.domain.worker import DEFAULT_CLAIM, ClaimFilter, NewWorker
 from holdfast.engine.leases import (
     MAX_BLOCKED_SECONDS,
     ActiveRun,
@@ -37,7 +37,7 @@ DEFAULT_LEASE: Final = timedelta(seconds=5)
 DEFAULT_HEARTBEAT_INTERVAL: Final = timedelta(seconds=1.5)
 """A lease and an interval after a worker died, another one has taken over its runs."""
 DEFAULT_DRAIN_TIMEOUT: Final = timedelta(seconds=20)
-MAX_STARTS_PER_TURN: Final = 16
+MAX_STARTS_PER_TURN: Final = 8
 """Runs of one claim that start in one turn of the event loop: more would keep everybody else waiting."""
 MAX_CLAIM_BATCH: Final = 1000
 BEAT_SECONDS: Final = 10.0
@@ -58,6 +58,7 @@ class Worker:
         watcher: Watcher,
         owner: OwnerId,
         concurrency: int,
+        where: ClaimFilter = DEFAULT_CLAIM,
         lease: timedelta = DEFAULT_LEASE,
         heartbeat: timedelta = DEFAULT_HEARTBEAT_INTERVAL,
         drain: timedelta = DEFAULT_DRAIN_TIMEOUT,
@@ -74,6 +75,7 @@ class Worker:
         self._watcher = watcher
         self._owner = owner
         self._concurrency = concurrency
+        self._where = where
         self._lease = lease
         self._sweep_seconds = heartbeat.total_seconds()
         self._drain_timeout = drain
@@ -161,7 +163,7 @@ class Worker:
             self._may_have_work = False  # a hint that arrives during the claim sets it again
             claimed_at = asyncio.get_running_loop().time()
             try:
-                leases = await self._leases.claim(self._owner, lease=self._lease, limit=free)
+                leases = await self._leases.claim(self._owner, lease=self._lease, limit=free, where=self._where)
             except Unavailable as exc:
                 self._may_have_work = True
                 await self._wake.wait(seconds=outage.next_delay(exc))

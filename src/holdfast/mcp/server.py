@@ -90,6 +90,11 @@ class McpServerClient:
         self._logged_slow = False
         self._used_at = monotonic()
 
+    @property
+    def listed(self) -> Sequence[McpTool]:
+        """The tools that the server has listed so far."""
+        return self._tools or ()
+
     async def tools(self) -> Sequence[McpTool]:
         """Return the usable tools: the same sequence until they change.
 

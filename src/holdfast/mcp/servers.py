@@ -75,6 +75,10 @@ class McpServerPool:
             )
         return self._servers[key]
 
+    def of_space(self, space: SpaceId) -> list[McpServerClient]:
+        """Return the clients of a space so far."""
+        return [client for (owner, *_), client in self._servers.items() if owner == space]
+
     async def redact(self, server: McpServerClient, reply: ToolReply) -> ToolReply:
         """Return a reply without the secrets that the server received."""
         if not env_references(server.declared):

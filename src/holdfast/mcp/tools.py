@@ -1,6 +1,6 @@
 """MCP tools as the control plane lists and calls them on behalf of a run."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from holdfast.concurrency import FirstErrorTaskGroup
 from holdfast.domain.agent import Agent
@@ -8,7 +8,9 @@ from holdfast.domain.artifact import NewFile
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, Invalid, McpServerFailed, NotFound
+from holdfast.domain.ids import SpaceId
 from holdfast.domain.mcp_server import McpServer, pattern_names_server, server_identity, server_of_tool
+from holdfast.domain.run import Run
 from holdfast.domain.tool import ToolClass, ToolInterrupt, ToolReply, ToolSpec
 from holdfast.mcp.listed_tools import McpTool, is_trusted, specs_for_model
 from holdfast.mcp.replies import (
@@ -24,7 +26,6 @@ from holdfast.ports.artifacts import Files
 from holdfast.ports.log import Journal
 from holdfast.ports.runtime import ToolListing
 from holdfast.ports.tools import ToolTrust
-from holdfast.ports.workspace import Agents
 from holdfast.tools.arguments import check_arguments
 
 
@@ -35,7 +36,7 @@ class McpTools:
         self,
         servers: McpServerPool,
         *,
-        agents: Agents,
+        agent_of_run: Callable[[Run], Awaitable[Agent]],
         declared: Callable[[], Mapping[str, McpServer]],
         trust: ToolTrust,
         journal: Journal,
@@ -43,7 +44,7 @@ class McpTools:
     ) -> None:
         """`declared` returns the servers in the settings, which an agent may use if it lists their tools."""
         self._servers = servers
-        self._agents = agents
+        self._agent_of_run = agent_of_run
         self._declared = declared
         self._trust = trust
         self._journal = journal
@@ -52,7 +53,7 @@ class McpTools:
 
     async def list(self, lease: Lease) -> ToolListing:
         """Return the tools of the servers that the agent of a run may use."""
-        usable = self._usable_servers(self._agents.get(lease.run.agent_type))
+        usable = self._usable_servers(await self._agent_of_run(lease.run))
         if not usable:
             return ToolListing(tools=())
         servers = [
@@ -67,10 +68,15 @@ class McpTools:
             unavailable=[failure for failure in failures if failure is not None],
         )
 
+    def known(self, space: SpaceId) -> Iterator[tuple[str, ToolSpec]]:
+        """Yield the tools that the servers of a space have listed so far, with the names of the servers."""
+        for server in self._servers.of_space(space):
+            yield from ((server.name, tool.spec) for tool in server.listed)
+
     async def call(self, lease: Lease, name: str, arguments: dict[str, Json], *, key: str) -> ToolReply:
         """Call a tool."""
         await self._journal.inbox(lease)  # raises if the lease is lost: that worker may call nothing any more
-        server = self._server(lease, name)
+        server = await self._server(lease, name)
 
         async def call(tool: McpTool) -> McpResult | Elicitation:
             return await server.call(lease.run_id, tool.remote_name, arguments, key=key)
@@ -82,7 +88,7 @@ class McpTools:
     ) -> ToolReply:
         """Continue a call with the response to its interrupt."""
         await self._journal.inbox(lease)
-        server = self._server(lease, name)
+        server = await self._server(lease, name)
 
         async def respond(tool: McpTool) -> McpResult | Elicitation:
             return await server.respond(
@@ -100,7 +106,8 @@ class McpTools:
     async def trust(self, lease: Lease, name: str, digest: str) -> None:
         """Trust a tool with the digest that a person has approved."""
         await self._journal.inbox(lease)
-        await self._trust.trust(lease.space_id, server_identity(self._server(lease, name).declared), name, digest)
+        server = await self._server(lease, name)
+        await self._trust.trust(lease.space_id, server_identity(server.declared), name, digest)
 
     async def _reply(
         self,
@@ -162,9 +169,9 @@ class McpTools:
         digests = {tool.spec.name: tool.digest for tool in tools}
         return await self._trust.trusted(lease.space_id, server_identity(server.declared), digests) if digests else {}
 
-    def _server(self, lease: Lease, tool: str) -> McpServerClient:
+    async def _server(self, lease: Lease, tool: str) -> McpServerClient:
         name = server_of_tool(tool)
-        declared = self._usable_servers(self._agents.get(lease.run.agent_type)).get(name or "")
+        declared = self._usable_servers(await self._agent_of_run(lease.run)).get(name or "")
         if name is None or declared is None:
             raise NotFound(f"there is no tool `{tool}`", name=tool)
         return self._servers.get(lease.space_id, name, declared, space_key=lease.space_key)

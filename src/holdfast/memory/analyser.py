@@ -9,14 +9,12 @@ run into such a script, so that `2012` is found in `2012年`.
 
 import re
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
-import snowballstemmer
-
-ANALYSER_ID: Final = "holdfast-1"
-"""Changes whenever the same text would give other terms, so that an index of older terms is rebuilt."""
+ANALYSER_ID: Final = "holdfast-2"
+"""Changes whenever the same text would give other terms or stored vectors, so that an older index is rebuilt."""
 
 MAX_TERM_CHARS: Final = 64
 """Characters of a term; the rest of a longer word is cut off."""
@@ -26,6 +24,7 @@ UNSPACED_CHARS: Final = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"  # Han
     "\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
 )
+WORDS: Final = re.compile(r"[^\W_]+")
 _TOKEN: Final = re.compile(
     rf"([{UNSPACED_CHARS}]+)|((?:(?![{UNSPACED_CHARS}])[^\W_])+(?:['\u2019](?:(?![{UNSPACED_CHARS}])[^\W_])+)*)"
 )
@@ -42,8 +41,14 @@ were weren't what what's when when's where where's which while who who's whom wh
 wouldn't you you'd you'll you're you've your yours yourself yourselves
 """
 _STOP_WORDS: Final = frozenset(_STOP_WORDS_TEXT.split())
-_STEMMER: Final = snowballstemmer.stemmer("english")
 _STEMMER_LOCK: Final = Lock()  # a stemmer keeps its word in itself, and the store's threads share this one
+
+
+@cache
+def _stemmer() -> Any:
+    import snowballstemmer  # on first use: it loads the rules of all languages, which take 3 MB
+
+    return snowballstemmer.stemmer("english")
 
 
 def terms(text: str) -> list[str]:
@@ -99,4 +104,4 @@ def _stem(word: str) -> str | None:
     if word in _STOP_WORDS:
         return None
     with _STEMMER_LOCK:
-        return str(_STEMMER.stemWord(word.removesuffix("'s")[:MAX_TERM_CHARS]))
+        return str(_stemmer().stemWord(word.removesuffix("'s")[:MAX_TERM_CHARS]))

@@ -131,29 +131,36 @@ _JAPANESE_WORDS: Final = "|".join(word for word in _LONGEST_FIRST if not word.is
 _WHICH: Final = {"last": -1, "past": -1, "previous": -1, "this": 0, "next": 1}
 
 _Meaning = Callable[[date, re.Match[str]], tuple[date, date]]
-_PATTERNS: Final[tuple[tuple[re.Pattern[str], _Meaning], ...]] = (
+_UNITS: Final = ("day", "week", "month", "year")
+_PATTERNS: Final[tuple[tuple[tuple[str, ...], re.Pattern[str], _Meaning], ...]] = (
     (
+        ("-",),
         re.compile(r"\b(?P<year>\d{4})-(?P<month>\d{2})-(?P<day>\d{2})\b"),
         lambda _, m: _day(date(int(m["year"]), int(m["month"]), int(m["day"]))),
     ),
     (
+        ("day", "night", "morning", "tomorrow", *"日夜晩朝週月年", "おととい"),
         re.compile(rf"\b({_ENGLISH_WORDS})\b|({_JAPANESE_WORDS})", re.I),
         lambda base, m: _unit(base, *_WORDS[m[0].lower()]),
     ),
     (
+        _UNITS,
         re.compile(r"\b(?P<which>last|past|this|next|previous)\s+(?P<unit>week|month|year)\b", re.I),
         lambda base, m: _unit(base, m["unit"], _WHICH[m["which"].lower()]),
     ),
-    (re.compile(rf"\b(?P<which>last|this|next)\s+(?P<weekday>{'|'.join(_DAYS)})\b", re.I), _weekday),
+    (("day",), re.compile(rf"\b(?P<which>last|this|next)\s+(?P<weekday>{'|'.join(_DAYS)})\b", re.I), _weekday),
     (
+        ("ago",),
         re.compile(rf"\b{_NUMBER}\s+(?P<unit>day|week|month|year)s?\s+ago\b", re.I),
         lambda base, m: _unit(base, m["unit"], -_count(m["n"])),
     ),
     (
+        _UNITS,
         re.compile(rf"\bin\s+{_NUMBER}\s+(?P<unit>day|week|month|year)s?\b", re.I),
         lambda base, m: _unit(base, m["unit"], _count(m["n"])),
     ),
     (
+        tuple(name[:3] for name in _MONTHS),
         re.compile(
             rf"\b(?:(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?\s+)?(?P<month>{_MONTH})\b\.?"
             r"(?:\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?\b)?(?:,?\s+(?P<year>\d{4})\b)?",
@@ -162,34 +169,31 @@ _PATTERNS: Final[tuple[tuple[re.Pattern[str], _Meaning], ...]] = (
         _named_month,
     ),
     (
+        ("月",),
         re.compile(r"(?:(?P<year>[\d０-９]{4})年)?(?P<month>[\d０-９]{1,2})月(?:(?P<day>[\d０-９]{1,2})日)?"),
         _japanese_date,
     ),
     (
+        ("前",),
         re.compile(r"(?P<n>[\d０-９〇一二三四五六七八九]{1,3})(?P<unit>日|週間|[かヶカヵ]月|年)前"),
         lambda base, m: _unit(base, m["unit"], -_count(m["n"])),
     ),
 )
+"""What a text must hold, in small letters, to have such a date; the pattern; and what it means."""
 _AMBIGUOUS: Final = frozenset({"may", "mar", "march", "jan", "sep", "dec", "jun", "jul"})
 """Words that are also other words or names: alone they mean a month only after a preposition."""
 _PREPOSITION: Final = re.compile(r"\b(in|on|since|until|by|last|this|next|of|during|for)\s+$", re.I)
 
 
-_ANY_DATE: Final = re.compile(
-    r"day|night|morning|week|month|year|tomorrow|"
-    rf"\b(?:{'|'.join(name[:3] for name in _MONTHS)})|\d{{4}}-|[日週月年昨今前朝夜晩]|おととい",
-    re.I,
-)
-"""Every date has one of these: most texts have none, and are searched once."""
-
-
 def find_dates(text: str, *, at: Instant) -> list[FoundDate]:
     """Return the dates that `text`, said at a time, names, in its order; those that do not exist are left out."""
     found: list[FoundDate] = []
-    if _ANY_DATE.search(text) is None:
+    small = text.lower()
+    possible = [each for each in _PATTERNS if any(part in small for part in each[0])]
+    if not possible:
         return found
     base = datetime.fromisoformat(at).astimezone(UTC).date()
-    for pattern, meaning in _PATTERNS:
+    for _, pattern, meaning in possible:
         for match in pattern.finditer(text):
             if match[0].lower() in _AMBIGUOUS and not _PREPOSITION.search(text[: match.start()][-12:]):
                 continue

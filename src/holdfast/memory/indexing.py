@@ -4,7 +4,9 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from holdfast.domain.errors import NotFound, Unavailable
 from holdfast.domain.ids import SpaceId
@@ -14,17 +16,25 @@ from holdfast.memory.analyser import ANALYSER_ID, terms
 from holdfast.memory.passages import ends_only, split
 from holdfast.memory.static_vectors import StaticVectors
 from holdfast.ports.memory import Embedder
-from holdfast.ports.recall import Passage, RecallIndex, RecallSource
+from holdfast.ports.recall import IndexState, Passage, RecallIndex, RecallSource
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MAX_POSTPONED_MESSAGES: Final = 2_000
 """Messages of a space that may wait while the process is busy: half of what a search reads without the index."""
 SOURCES_PER_BATCH: Final = 16
 """Sources of one transaction: few, so that no run waits for it."""
+MAX_SOURCES_PER_BATCH: Final = 64
+"""Sources of a transaction while many wait: searches read them from the log meanwhile, which costs more."""
 REST_FACTOR: Final = 4
-"""How much longer than a batch took the indexer rests after it, so that runs keep most of the processor."""
+"""How much longer than a batch took the indexer rests after it, so that runs keep most of the processor; while many
+sources wait it rests only as long as the batch took."""
 MAX_REST_SECONDS: Final = 0.5
 DROPPED_PER_BATCH: Final = 200
 NO_EMBEDDER: Final = "off"
+MAX_INLINE_CHARS: Final = 10_000
+"""Characters up to which texts are redacted on the event loop: that takes less than a few thread switches."""
 
 _log = logging.getLogger("holdfast.memory")
 
@@ -44,37 +54,48 @@ class Analysis:
         """Name of the terms and tokens: an index of others is rebuilt."""
         return f"{ANALYSER_ID}+{self.tables.vocabulary}"
 
+    def made(self, state: IndexState) -> bool:
+        """Whether an index was made by this analysis and embedder."""
+        return (state.analyser, state.embedder) == (self.id, None if self.embedder is None else self.embedder.id)
+
     def text(self, source: RecallSource) -> str:
         """Return the text of a source as it is indexed."""
         return self._redact(source.text)
 
     def split(self, sources: Sequence[RecallSource]) -> list[Passage]:
-        """Return the passages of sources, without vectors."""
-        passages: list[Passage] = []
+        """Return the passages of sources; with vectors if these are made of the tokens, which costs little."""
+        import numpy
+
+        pieces: list[tuple[RecallSource, int, int, int, str]] = []
         for source in sources:
             text = self.text(source)
             spans = split(text)
             if source.role is Role.TOOL:
                 spans = ends_only(spans, text)
-            for number, (start, end) in enumerate(spans):
-                passages.append(self._passage(source, number, text, start, end))
-        return passages
+            pieces += [(source, number, start, end, text[start:end]) for number, (start, end) in enumerate(spans)]
+        tokens = [self.tables.tokens(text) for *_, text in pieces]
+        return [
+            Passage(
+                source=source,
+                number=number,
+                start=start,
+                chars=end - start,
+                counts=Counter(terms(_named(source, text))),
+                tokens=numpy.unique(own).tobytes(),
+                vector=vector,
+            )
+            for (source, number, start, end, text), own, vector in zip(
+                pieces, tokens, self._static_vectors(tokens), strict=True
+            )
+        ]
 
-    def _passage(self, source: RecallSource, number: int, text: str, start: int, end: int) -> Passage:
-        import numpy
+    def _static_vectors(self, tokens: "Sequence[NDArray[Any]]") -> Sequence[bytes | None]:
+        """Return the vectors of texts, if the embedder makes them of their tokens."""
+        from holdfast.memory.space_index import pack_vectors
 
-        own = text[start:end]
-        named = source.kind is RecallKind.MESSAGE and source.speaker is not None
-        counts = Counter(terms(f"{source.speaker} {own}" if named else own))
-        return Passage(
-            source=source,
-            number=number,
-            start=start,
-            chars=end - start,
-            counts=counts,
-            tokens=numpy.unique(self.tables.tokens(own)).tobytes(),
-            vector=None,
-        )
+        if self.embedder is not self.tables or not tokens:
+            return [None] * len(tokens)
+        return pack_vectors(self.tables.vectors(tokens), self.tables.parts)
 
     def _texts(self, passages: Sequence[Passage]) -> list[str]:
         """Return the texts of passages; a source is redacted once, since it may have thousands of them."""
@@ -84,15 +105,20 @@ class Analysis:
 
     async def embed(self, passages: Sequence[Passage]) -> list[Passage]:
         """Return passages with their vectors; raises `Unavailable` if the embedder is away."""
-        from msgspec.structs import replace
+        from holdfast.memory.space_index import pack_vectors
 
-        from holdfast.memory.space_index import pack_vector
-
-        if self.embedder is None or not passages:
+        if self.embedder is None or all(each.vector is not None for each in passages):
             return list(passages)
-        vectors = await self.embedder.embed(await asyncio.to_thread(self._texts, passages))
-        parts = self.embedder.parts
-        return [replace(each, vector=pack_vector(row, parts)) for each, row in zip(passages, vectors, strict=True)]
+        few = sum(len(each.source.text) for each in passages) <= MAX_INLINE_CHARS
+        texts = self._texts(passages) if few else await asyncio.to_thread(self._texts, passages)
+        vectors = pack_vectors(await self.embedder.embed(texts), self.embedder.parts)
+        return [replace(each, vector=vector) for each, vector in zip(passages, vectors, strict=True)]
+
+
+def _named(source: RecallSource, text: str) -> str:
+    """Return a text with the name of who said it, by which a message is found too."""
+    named = source.kind is RecallKind.MESSAGE and source.speaker is not None
+    return f"{source.speaker} {text}" if named else text
 
 
 class _EmbedderAway(Exception):
@@ -106,6 +132,7 @@ class Indexer:
         self._index = index
         self.analysis = analysis
         self._embedder_away = False
+        self._limit = SOURCES_PER_BATCH
 
     async def run_once(self, *, may_index: Callable[[SpaceId], bool] = lambda _: True) -> None:
         """Index everything that is pending in the spaces for which `may_index` holds, resting between batches."""
@@ -130,8 +157,7 @@ class Indexer:
         state = await self._index.prepare(
             space, analyser=self.analysis.id, embedder=None if embedder is None else embedder.id
         )
-        wanted = (self.analysis.id, None if embedder is None else embedder.id)
-        while await self._index_batch(space, vectors=state.embedder == wanted[1], rest=rest):
+        while await self._index_batch(space, vectors=self.analysis.made(state), rest=rest):
             if await self._may_wait(space, may_index):
                 return
         if state.building:
@@ -151,15 +177,19 @@ class Indexer:
         """Index the next sources; return whether there were any."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        batch = await self._index.pending(space, limit=SOURCES_PER_BATCH, building=building)
+        batch = await self._index.pending(space, limit=self._limit, building=building)
         if batch is None:
             return False
+        behind = len(batch.sources) >= self._limit
+        self._limit = min(2 * self._limit, MAX_SOURCES_PER_BATCH) if behind else SOURCES_PER_BATCH
         passages = await asyncio.to_thread(self.analysis.split, batch.sources)
         if vectors:
             passages = await self._embed(passages)
+        else:
+            passages = [replace(each, vector=None) for each in passages]
         await self._index.add(space, batch, passages)
         if rest:
-            await asyncio.sleep(min(REST_FACTOR * (loop.time() - began), MAX_REST_SECONDS))
+            await asyncio.sleep(min((1 if behind else REST_FACTOR) * (loop.time() - began), MAX_REST_SECONDS))
         return True
 
     async def _embed(self, passages: list[Passage]) -> list[Passage]:

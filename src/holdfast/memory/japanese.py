@@ -65,16 +65,16 @@ class JapaneseVectors:
         return found
 
     @property
-    def table(self) -> "NDArray[numpy.float32]":
-        """The vectors, the most frequent word first."""
-        return self._content[1]
+    def table(self) -> "tuple[NDArray[numpy.int8], float]":
+        """The vectors, the most frequent word first, and what to multiply them by."""
+        return self._content[1:]
 
     @property
     def _words(self) -> dict[str, int]:
         return self._content[0]
 
     @cached_property
-    def _content(self) -> "tuple[dict[str, int], NDArray[numpy.float32]]":
+    def _content(self) -> "tuple[dict[str, int], NDArray[numpy.int8], float]":
         import numpy
 
         data = self._path.read_bytes()[len(_MAGIC) + 4 :]
@@ -85,12 +85,12 @@ class JapaneseVectors:
         at += header["words"]
         rows = numpy.frombuffer(lzma.decompress(data[at : at + header["rows"]]), dtype=numpy.uint16)
         at += header["rows"]
-        table = numpy.frombuffer(data[at:], dtype=numpy.int8).reshape(-1, DIMS).astype(numpy.float32)
+        table = numpy.frombuffer(data[at:], dtype=numpy.int8).reshape(-1, DIMS)
         words = dict(zip(text.split("\n"), rows.tolist(), strict=True))
         for word in words:
             if len(word) < MIN_HIRAGANA_CHARS and _HIRAGANA.fullmatch(word):
                 words[word] = -1  # a word to step over
-        return words, table * header["scale"]
+        return words, table, header["scale"]
 
 
 def load_japanese() -> JapaneseVectors | None:

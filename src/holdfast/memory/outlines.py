@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -68,10 +69,8 @@ _log = logging.getLogger("holdfast.memory")
 
 def outline_by_rule(thread: ThreadToOutline) -> ThreadOutline:
     """Return the outline of a thread with what was said since the last one."""
-    points, words = thread.outline.key_points, _search_words(thread.outline.retrieval_index)
-    for said in thread.said:
-        points = _best_points([*points, *_key_points(said)])
-        words = _latest_words(words, said.text)
+    points = _best_points([*thread.outline.key_points, *(point for said in thread.said for point in _key_points(said))])
+    words = _latest_words(_search_words(thread.outline.retrieval_index), [said.text for said in thread.said])
     title = thread.outline.title or (None if thread.first is None else derive_title(thread.first))
     return _with_search_text(ThreadOutline(title=title, summary=_summary(thread), key_points=points), words=words)
 
@@ -120,11 +119,21 @@ def _search_words(text: str | None) -> list[str]:
     return [] if text is None else text.rpartition("\n")[2].split()
 
 
-def _latest_words(words: Sequence[str], text: str) -> list[str]:
-    """Return the distinct words with those of `text` at the end; the oldest go."""
-    parts = [part for word in _WORD.findall(fold(text)) for part in _HIRAGANA.split(word)]
-    own = dict.fromkeys(part for part in parts if len(part) > 1 and terms(part))
-    return [*(word for word in words if word not in own), *own][-MAX_SEARCH_WORDS:]
+def _latest_words(words: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return the distinct words with those of `texts` at the end; the oldest go."""
+    latest = dict.fromkeys(words)
+    for text in texts:
+        parts = [part for word in _WORD.findall(fold(text)) for part in _HIRAGANA.split(word)]
+        for part in dict.fromkeys(part for part in parts if len(part) > 1 and _is_term(part)):
+            latest.pop(part, None)
+            latest[part] = None
+    return list(latest)[-MAX_SEARCH_WORDS:]
+
+
+@lru_cache(maxsize=8192)
+def _is_term(word: str) -> bool:
+    """Return whether a word is searched for, as stop words are not."""
+    return bool(terms(word))
 
 
 def _with_search_text(outline: ThreadOutline, *, words: Sequence[str]) -> ThreadOutline:

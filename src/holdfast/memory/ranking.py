@@ -13,15 +13,16 @@ The weights were measured; `make bench recall` prints what they find.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy
 
 from holdfast.domain.message import Role
-from holdfast.domain.recall import BM25_B, BM25_K, RecallKind, RecallMode, RecallQuery
-from holdfast.memory.analyser import fold
+from holdfast.domain.recall import RecallKind, RecallMode, RecallQuery
+from holdfast.memory.analyser import WORDS, fold
 from holdfast.memory.space_index import NONE, SpaceIndex
 from holdfast.memory.static_vectors import StaticVectors
 
@@ -43,13 +44,10 @@ SOURCE_SHARE: Final = 0.5
 """Share of a memory's score that the messages get which it came from."""
 IMPORTANCE_WEIGHT: Final = 0.1
 
-_WORDS: Final = re.compile(r"[^\W_]+")
 _SELF: Final = frozenset(["i", "me", "my", "mine", "myself", "we", "us", "our", "ours"])
 _SELF_UNSPACED: Final = re.compile("私|わたし|僕|ぼく|俺|おれ|自分|うち")
 _ASSISTANT: Final = frozenset(["you", "your", "yours", "yourself"])
 _ASSISTANT_UNSPACED: Final = re.compile("あなた|きみ|君")
-_NO_NAMES: Final = frozenset(["user", "assistant", "agent", "key", "local", "admin", "default", "main", "the"])
-"""Parts of speaker names that are ordinary words."""
 
 
 def idf(items: int, holding: int) -> float:
@@ -57,20 +55,13 @@ def idf(items: int, holding: int) -> float:
     return math.log(1 + (items - holding + 0.5) / (holding + 0.5))
 
 
-def bm25_share(count: int, *, length: int, average: float) -> float:
-    """Return the part of a term's weight that a passage gets which holds it `count` times, as the database does."""
-    return count * (1 + BM25_K) / (count + BM25_K * (1 - BM25_B + BM25_B * length / average))
-
-
-def name_words(speaker: str) -> set[str]:
-    """Return the words by which a query may name a speaker."""
-    return {word for word in _WORDS.findall(fold(speaker)) if len(word) > 1} - _NO_NAMES
-
-
-def without_names(query: str, speakers: Sequence[str]) -> str:
+def without_names(query: str, names: Container[str]) -> str:
     """Return a query without the names of speakers: they would draw its vector to whatever mentions them."""
-    names = set().union(*map(name_words, speakers)) if speakers else set()
-    kept = [word for word in query.split() if not set(_WORDS.findall(fold(word).removesuffix("'s"))) & names]
+    kept = [
+        word
+        for word in query.split()
+        if not any(part in names for part in WORDS.findall(fold(word).removesuffix("'s")))
+    ]
     return " ".join(kept) or query
 
 
@@ -91,7 +82,10 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Corpus:
-    """The index of a space and its tail, as one: the numbers of the tail follow those of the index."""
+    """The index of a space and its tail, as one: the numbers of the tail follow those of the index.
+
+    It copies no column of the index, so that a search touches only what it found.
+    """
 
     def __init__(self, indexed: SpaceIndex, tail: SpaceIndex | None, *, items: int) -> None:
         """Join an index with its tail; `items` of their passages count."""
@@ -103,41 +97,81 @@ class Corpus:
         self.first_tail_group = indexed.groups
         self.passages = sum(part.passages for part in self._parts)
         self.groups = sum(part.groups for part in self._parts)
-        self.speakers = [name for part in self._parts for name in part.speakers]
-        self.kind = self._column("kind")
-        self.thread = self._column("thread")
-        self.role = self._column("role")
-        self.importance = self._column("importance")
-        self.speaker = self._column("speaker", shift=len(indexed.speakers))
-        self.previous = self._column("previous", shift=indexed.groups)
-        self.following = self._column("following", shift=indexed.groups)
-        if tail is not None:
-            self._link()
+        self.names = ChainMap(*(part.names for part in self._parts))
+        """Words by which a query may name a speaker."""
 
-    def _column(self, name: str, *, shift: int = 0) -> "NDArray[Any]":
-        """Return a column of all groups; numbers of the tail are shifted."""
-        own = self.indexed.group(name)
+    def group(self, name: str, groups: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the values of a column for groups."""
         if self.tail is None:
-            return own
-        more = self.tail.group(name)
-        return numpy.concatenate([own, numpy.where(more == NONE, NONE, more + shift) if shift else more])
+            return self.indexed.group(name)[groups]  # type: ignore[no-any-return]
+        return self._join(groups, self.first_tail_group, lambda part: part.group(name))
 
-    def _link(self) -> None:
-        """Link the first messages of the tail with the last ones of the index."""
-        own = slice(self.first_tail_group, self.groups)
-        first = (self.previous[own] == NONE) & (self.thread[own] != NONE)
-        for group in (self.first_tail_group + numpy.flatnonzero(first)).tolist():
-            before = self.indexed.last_in_thread(int(self.thread[group]))
-            if before is not None:
-                self.previous[group] = before
-                self.following[before] = group
-
-    def passage_groups(self) -> "NDArray[Any]":
-        """Return the group of each passage."""
-        own = self.indexed.passage("group")
+    def owners(self, passages: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the groups of passages."""
         if self.tail is None:
-            return own
-        return numpy.concatenate([own, self.tail.passage("group") + self.first_tail_group])
+            return self.indexed.passage("group")[passages]  # type: ignore[no-any-return]
+        owners = self._join(passages, self.first_tail_passage, lambda part: part.passage("group"))
+        owners[passages >= self.first_tail_passage] += self.first_tail_group
+        return owners
+
+    def _join(
+        self, numbers: "NDArray[Any]", first: int, column: "Callable[[SpaceIndex], NDArray[Any]]"
+    ) -> "NDArray[Any]":
+        """Return the values of a column of both parts; from `first` on, numbers are those of the tail."""
+        assert self.tail is not None
+        own = column(self.indexed)
+        values = numpy.empty(len(numbers), dtype=own.dtype)
+        late = numbers >= first
+        values[~late] = own[numbers[~late]]
+        values[late] = column(self.tail)[numbers[late] - first]
+        return values
+
+    def linked(self, groups: "NDArray[Any]", *, following: bool) -> "NDArray[Any]":
+        """Return the message after each group in its thread, or the one before it; -1 for none."""
+        found = self.group("following" if following else "previous", groups)
+        if self.tail is None:
+            return found
+        late = groups >= self.first_tail_group
+        found[late & (found != NONE)] += self.first_tail_group
+        # Where the index ends and the tail begins: the threads that are in both.
+        ends = numpy.flatnonzero((found == NONE) & (late != following))
+        for at, thread in zip(ends.tolist(), self.group("thread", groups[ends]).tolist(), strict=True):
+            if following:
+                first = self.tail.first_in_thread(thread)
+                found[at] = NONE if first is None else first + self.first_tail_group
+            else:
+                last = self.indexed.last_in_thread(thread)
+                found[at] = NONE if last is None else last
+        return found
+
+    def named(self, words: Iterable[str]) -> "NDArray[Any]":
+        """Return the numbers of the speakers that words name."""
+        found = [
+            self._speaker(part, each) for word in words for part in self._parts for each in part.names.get(word, ())
+        ]
+        return numpy.array(found, dtype=numpy.int64)
+
+    def speakers(self, name: str) -> "NDArray[Any]":
+        """Return the numbers of a speaker."""
+        found = [(part, part.speaker(name)) for part in self._parts]
+        return numpy.array([self._speaker(part, at) for part, at in found if at is not None], dtype=numpy.int64)
+
+    def speaker(self, groups: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the numbers of those who speak; -1 for nobody."""
+        numbers = self.group("speaker", groups)
+        if self.tail is not None:
+            numbers[(groups >= self.first_tail_group) & (numbers != NONE)] += len(self.indexed.speakers)
+        return numbers
+
+    def _speaker(self, part: SpaceIndex, number: int) -> int:
+        return number + (len(self.indexed.speakers) if part is self.tail else 0)
+
+    def open_passages(self, allowed: "NDArray[Any]") -> "NDArray[Any]":
+        """Return for each passage whether its group is one of the `allowed`."""
+        open_: NDArray[Any] = allowed[self.indexed.passage("group")]
+        if self.tail is None:
+            return open_
+        return numpy.concatenate([open_, allowed[self.first_tail_group :][self.tail.passage("group")]])
 
     def cosines(self, query: "NDArray[Any]") -> "NDArray[Any]":
         """Return the cosine of each passage."""
@@ -176,11 +210,14 @@ class Corpus:
 
     def is_conversation(self, thread: int) -> bool:
         """Return whether more than one speaks in a thread; one voice alone is a document, cut into messages."""
-        voices = self.indexed.voices(thread)
-        if len(voices) > 1 or self.tail is None:
-            return len(voices) > 1
-        names = {part.speakers[voice] if voice != NONE else "" for part in self._parts for voice in part.voices(thread)}
-        return len(names) > 1
+        if thread in self.indexed.conversations:
+            return True
+        if self.tail is None:
+            return False
+        if thread in self.tail.conversations:
+            return True
+        names = {part.first_voice(thread) for part in self._parts if part.last_in_thread(thread) is not None}
+        return len(names) > 1  # one voice in the index, another one in the tail
 
     def _place(self, group: int) -> tuple[SpaceIndex, int]:
         """Return the index that holds a group, and its number there."""
@@ -196,15 +233,16 @@ class Ranker:
         """Rank the `allowed` groups."""
         self._corpus = corpus
         self._allowed = allowed
-        self._owner = corpus.passage_groups()
         self._found = numpy.empty(0, dtype=numpy.int64)
         self._parts = {name: numpy.empty(0) for name in ("lexical", "vector", "tokens")}
         self._cosine: NDArray[Any] | None = None
 
     def add_lexical(self, passages: "NDArray[Any]", scores: "NDArray[Any]", *, full: float) -> float:
         """Add BM25 of passages, given that of a text with every term of the query; return the confidence."""
-        open_ = self._allowed[self._owner[passages]]
+        open_ = self._allowed[self._corpus.owners(passages)]
         passages, scores = passages[open_], scores[open_]
+        best_first = numpy.argsort(-scores, kind="stable")[:LEXICAL_CANDIDATES]
+        passages, scores = passages[best_first], scores[best_first]
         if not len(passages) or full <= 0:
             return 0.0
         best = float(scores.max())
@@ -216,7 +254,8 @@ class Ranker:
         """Add the cosines of the best passages, scaled."""
         cosines = self._corpus.cosines(query)
         self._cosine = cosines
-        candidates = cosines if self._allowed.all() else numpy.where(self._allowed[self._owner], cosines, -2)
+        every = self._allowed.all()
+        candidates = cosines if every else numpy.where(self._corpus.open_passages(self._allowed), cosines, -2)
         best = _best(candidates, VECTOR_CANDIDATES)
         best = best[candidates[best] > 0]
         if len(best):
@@ -236,7 +275,7 @@ class Ranker:
             return
         items = self._corpus.items
         weights = times * numpy.array([idf(items, int(count)) for count in self._corpus.token_items(wanted)])
-        every, flat = numpy.unique(numpy.concatenate([tokens for _, tokens in texts]), return_inverse=True)
+        every, flat = _distinct_tokens(numpy.concatenate([tokens for _, tokens in texts]))
         similar = tables.token_cosines(wanted, every) - TOKEN_COSINE_FLOOR
         starts = numpy.cumsum([0, *(len(tokens) for _, tokens in texts[:-1])])
         nearest = numpy.maximum(numpy.maximum.reduceat(similar[:, flat], starts, axis=1), 0)
@@ -246,7 +285,7 @@ class Ranker:
 
     def _add(self, part: str, passages: "NDArray[Any]", scores: "NDArray[Any]") -> None:
         """Add a part of the scores of passages."""
-        every = numpy.union1d(self._found, passages)
+        every = _union(self._found, passages)
         places = numpy.searchsorted(every, self._found)
         for name, values in self._parts.items():
             self._parts[name] = numpy.zeros(len(every))
@@ -256,10 +295,10 @@ class Ranker:
 
     def scores(self, query: RecallQuery, *, sources: Mapping[int, Sequence[int]]) -> Scores:
         """Return the scores of all groups found; `sources` are the groups that memories came from."""
-        base = self._parts["lexical"] + self._parts["vector"] + self._parts["tokens"]
+        base = self._base()
         order = numpy.argsort(-base, kind="stable")
         order = order[base[order] != 0]
-        owners, first = numpy.unique(self._owner[self._found[order]], return_index=True)
+        owners, first = numpy.unique(self._corpus.owners(self._found[order]), return_index=True)
         found = _GroupScores(owners, base[order[first]], order[first])
         if query.mode is not RecallMode.KEYWORD:  # by keyword, only what holds the words is found
             self._add_memories(found, sources)
@@ -289,16 +328,21 @@ class Ranker:
 
     def memories(self) -> dict[int, int]:
         """Return the memories found so far: their groups by key."""
-        groups = numpy.unique(self._owner[self._found])
-        groups = groups[self._corpus.kind[groups] == _MEMORY]
+        groups = self._corpus.owners(self._found[self._base() != 0])
+        groups = numpy.unique(groups[self._corpus.group("kind", groups) == _MEMORY])
         return {self._corpus.source(int(group))[1]: int(group) for group in groups}
+
+    def _base(self) -> "NDArray[Any]":
+        """Return the scores of the passages found, of what they themselves hold."""
+        return self._parts["lexical"] + self._parts["vector"] + self._parts["tokens"]
 
     def _add_memories(self, found: "_GroupScores", sources: Mapping[int, Sequence[int]]) -> None:
         """Add what memories give: to themselves by importance, and to the messages that they came from."""
         found.include(numpy.array([each for messages in sources.values() for each in messages], dtype=numpy.int64))
         for group, messages in sources.items():
             (at,) = found.places([group])
-            found.memory[at] += found.own[at] * IMPORTANCE_WEIGHT * (self._corpus.importance[group] - 0.5)
+            importance = float(self._corpus.group("importance", numpy.array([group]))[0])
+            found.memory[at] += found.own[at] * IMPORTANCE_WEIGHT * (importance - 0.5)
             for place in found.places([message for message in messages if self._allowed[message]]):
                 found.memory[place] = max(found.memory[place], SOURCE_SHARE * found.own[at])
 
@@ -306,14 +350,14 @@ class Ranker:
         """Add what messages get from those around them in a conversation."""
         score = found.own + found.memory
         givers = numpy.flatnonzero(score)
-        threads, places = numpy.unique(self._corpus.thread[found.groups[givers]], return_inverse=True)
+        threads, places = numpy.unique(self._corpus.group("thread", found.groups[givers]), return_inverse=True)
         talks = numpy.array([thread != NONE and self._corpus.is_conversation(int(thread)) for thread in threads])
         givers = givers[talks[places]] if len(givers) else givers
         given: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        for links in (self._corpus.previous, self._corpus.following):
+        for following in (False, True):
             giver, at = givers, found.groups[givers]
             for share in NEIGHBOUR_SHARES:
-                at = links[at]
+                at = self._corpus.linked(at, following=following)
                 giver, at = giver[at != NONE], at[at != NONE]
                 open_ = self._allowed[at]
                 given.append((at[open_], share * score[giver[open_]]))
@@ -324,13 +368,14 @@ class Ranker:
     def _speaker_bonus(self, groups: "NDArray[Any]", query: RecallQuery) -> "NDArray[Any]":
         """Return the bonus of messages whose speaker the query means."""
         folded = fold(query.text)
-        words = set(_WORDS.findall(folded))
-        named = [bool(name_words(name) & words) for name in self._corpus.speakers]
-        author = [query.author is None or name == query.author for name in self._corpus.speakers]
-        speaker, role = self._corpus.speaker[groups], self._corpus.role[groups]
-        meant = numpy.array([*named, False])[speaker]  # the last is that of nobody, whose number is -1
+        words = set(WORDS.findall(folded))
+        speaker, role = self._corpus.speaker(groups), self._corpus.group("role", groups)
+        meant = numpy.isin(speaker, self._corpus.named(words))
         if words & _SELF or _SELF_UNSPACED.search(folded):
-            meant |= (role == _USER) & numpy.array([*author, query.author is None])[speaker]
+            user = role == _USER
+            if query.author is not None:
+                user &= numpy.isin(speaker, self._corpus.speakers(query.author))
+            meant |= user
         if words & _ASSISTANT or _ASSISTANT_UNSPACED.search(folded):
             meant |= role == _AGENT
         bonus: NDArray[Any] = SPEAKER_BONUS * meant
@@ -350,7 +395,7 @@ class _GroupScores:
 
     def include(self, groups: "NDArray[Any]") -> None:
         """Add groups that have no score of their own."""
-        every = numpy.union1d(self.groups, groups)
+        every = _union(self.groups, groups)
         if len(every) == len(self.groups):
             return
         places = numpy.searchsorted(every, self.groups)
@@ -377,6 +422,22 @@ _KINDS: Final = list(RecallKind)
 _MEMORY: Final = _KINDS.index(RecallKind.MEMORY)
 _USER: Final = list(Role).index(Role.USER)
 _AGENT: Final = list(Role).index(Role.ASSISTANT)
+
+
+def _union(ours: "NDArray[Any]", others: "NDArray[Any]") -> "NDArray[Any]":
+    """Return the distinct numbers of both in their order; `numpy.union1d` takes several times as long for few."""
+    every = numpy.concatenate([ours, others])
+    every.sort()
+    return every[numpy.flatnonzero(numpy.diff(every, prepend=-2))] if len(every) else every
+
+
+def _distinct_tokens(tokens: "NDArray[Any]") -> "tuple[NDArray[Any], NDArray[Any]]":
+    """Return the distinct tokens in their order, and the place of each among them."""
+    places = numpy.zeros(2**16, dtype=numpy.int32)
+    places[tokens] = 1
+    every = numpy.flatnonzero(places).astype(numpy.uint16)
+    places[every] = numpy.arange(len(every))
+    return every, places[tokens]
 
 
 def _best(values: "NDArray[Any]", count: int) -> "NDArray[Any]":

@@ -10,7 +10,7 @@ epoch of the index, so that no search uses a matrix from before it.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from holdfast.domain.errors import NotFound, StoreReadOnly, Unavailable
@@ -28,7 +28,7 @@ from holdfast.domain.recall import (
 )
 from holdfast.memory.analyser import terms
 from holdfast.memory.indexing import Analysis
-from holdfast.ports.recall import IndexReplaced, IndexSnapshot, Passage, RecallIndex, RecallSource
+from holdfast.ports.recall import IndexReplaced, IndexRow, IndexSnapshot, IndexState, Passage, RecallIndex, RecallSource
 from holdfast.ports.runtime import Clock
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ T = TypeVar("T")
 MAX_TAIL_MESSAGES: Final = 4_000
 """Messages behind the cursor that a search reads; beyond that the index has to catch up first."""
 SEARCHED_LATELY_SECONDS: Final = 600.0
-MAX_INLINE_PASSAGES: Final = 10_000
+MAX_INLINE_PASSAGES: Final = 20_000
 """Passages up to which a search ranks on the event loop: that takes less than a few thread switches."""
 MAX_QUERY_TERMS: Final = 64
 MAX_CACHED_BYTES: Final = 1 << 30
@@ -73,7 +73,7 @@ class SpaceRecall:
         if space not in self._cached:
             async with lock:
                 await self._load(space)
-        await search.embed_query([] if space not in self._cached else self._cached[space].indexed.speakers)
+        await search.embed_query({} if space not in self._cached else self._cached[space].indexed.names)
         while True:
             try:
                 async with lock:  # a matrix must not grow while it is ranked
@@ -145,6 +145,8 @@ class SpaceRecall:
 
         embedder = self.analysis.embedder
         if self._parts is None:
+            if embedder is self.analysis.tables:
+                await self.analysis.tables.embed([])  # reads the tables in a thread
             self._parts = (1,) if embedder is None else await asyncio.to_thread(lambda: embedder.parts)
         cached = self._cached.pop(space, None)
         while True:
@@ -169,13 +171,14 @@ class SpaceRecall:
                 if state is not None:
                     self._keep(space, cached)
                 return snapshot, *cached
-            comparable = embedder is not None and state.embedder == embedder.id
             index = SpaceIndex(key=state.key, epoch=state.epoch, parts=self._parts)
             while rows := await self.index.rows(state.key, after=index.last_seq, limit=ROWS_PER_PAGE):
-                if not comparable:
-                    rows = [row._replace(vector=None) for row in rows]
-                await asyncio.to_thread(index.extend, rows)
+                await asyncio.to_thread(index.extend, self._comparable_rows(state, rows))
             cached = _CachedSpace(index, UnindexedTail(index))
+
+    def _comparable_rows(self, state: IndexState, rows: Sequence[IndexRow]) -> Sequence[IndexRow]:
+        """Return rows without their vectors if these were made otherwise than ours."""
+        return rows if self.analysis.made(state) else [row._replace(vector=None) for row in rows]
 
     async def _began(self, space: SpaceId) -> bool:
         """Begin the index of a space that has none; return false if nothing can be written."""
@@ -187,7 +190,8 @@ class SpaceRecall:
 
     async def _extend(self, cached: "_CachedSpace", snapshot: IndexSnapshot) -> None:
         """Add what is new in the index and in its tail, and leave out of the tail what the index has taken."""
-        await _run(lambda: cached.indexed.extend(snapshot.rows), size=20 * len(snapshot.rows))
+        rows = snapshot.rows if snapshot.state is None else self._comparable_rows(snapshot.state, snapshot.rows)
+        await _run(lambda: cached.indexed.extend(rows), size=20 * len(rows))
         passages: list[Passage] = []
         if snapshot.tail:
             chars = sum(len(source.text) for source in snapshot.tail)
@@ -240,7 +244,7 @@ class _Search:
         self._vector: NDArray[Any] | None = None
         self._notices: list[str] = []
 
-    async def embed_query(self, speakers: Sequence[str]) -> None:
+    async def embed_query(self, names: Container[str]) -> None:
         """Embed the query without the names in it; without an embedder the search is lexical, and says so."""
         from holdfast.memory.ranking import without_names
 
@@ -249,7 +253,7 @@ class _Search:
             return
         self._notices += [notice] if (notice := getattr(embedder, "notice", None)) else []
         try:
-            (self._vector,) = await embedder.embed([without_names(self._query.text, speakers)])
+            (self._vector,) = await embedder.embed([without_names(self._query.text, names)])
         except Unavailable as exc:
             self._notices.append(f"the search was lexical: {exc.message}")
 
@@ -269,17 +273,16 @@ class _Search:
         confidence = 0.0
         if self._query.mode is not RecallMode.SEMANTIC:
             confidence = await self._add_lexical(snapshot, corpus, ranker, allowed, tail)
-        await _run(lambda: self._add_similarity(ranker, vector, corpus.speakers), size=size)
+        await _run(lambda: self._add_similarity(ranker, vector, corpus.names), size=size)
         sources = await self._memory_sources(corpus, ranker)
-        scores = await _run(lambda: ranker.scores(self._query, sources=sources), size=size)
-        return _Found(corpus, scores, confidence, vector is not None)
+        return _Found(corpus, ranker.scores(self._query, sources=sources), confidence, vector is not None)
 
     def _comparable_vector(self, snapshot: IndexSnapshot) -> "NDArray[Any] | None":
         """Return the vector of the query if the index has vectors of the same embedder."""
         embedder, state = self._analysis.embedder, snapshot.state
-        if embedder is None or self._vector is None or state is None or state.embedder == embedder.id:
+        if embedder is None or self._vector is None or state is None or self._analysis.made(state):
             return self._vector
-        notice = "the index is being rebuilt for another embedder: until then the search compares words"
+        notice = "the index is being rebuilt for other vectors: until then the search compares words"
         if notice not in self._notices:
             self._notices.append(notice)
         return None
@@ -350,7 +353,7 @@ class _Search:
             scores = numpy.concatenate([numpy.array([score for _, score in rows])[here], scores])
         return ranker.add_lexical(passages, scores, full=full)
 
-    def _add_similarity(self, ranker: "Ranker", vector: "NDArray[Any] | None", speakers: Sequence[str]) -> None:
+    def _add_similarity(self, ranker: "Ranker", vector: "NDArray[Any] | None", names: Container[str]) -> None:
         """Add what vectors and tokens say."""
         from holdfast.memory.ranking import ENCODER_VECTOR_WEIGHT, STATIC_VECTOR_WEIGHT, without_names
 
@@ -360,7 +363,7 @@ class _Search:
             static = self._analysis.embedder is self._analysis.tables
             ranker.add_vectors(vector, weight=STATIC_VECTOR_WEIGHT if static else ENCODER_VECTOR_WEIGHT)
         tables = self._analysis.tables
-        ranker.add_tokens(tables.tokens(without_names(self._query.text, speakers)), tables)
+        ranker.add_tokens(tables.tokens(without_names(self._query.text, names)), tables)
 
     async def _memory_sources(self, corpus: "Corpus", ranker: "Ranker") -> dict[int, list[int]]:
         """Return, for each memory found, the groups of the messages that it came from."""
@@ -381,8 +384,12 @@ class _Search:
         order = numpy.argsort(-scores.total, kind="stable")[: self._query.limit]
         names = [corpus.source(int(scores.groups[at])) for at in order]
         sources = await self._index.sources(self._space, names)
-        places = [(int(at), sources[name]) for at, name in zip(order, names, strict=True) if name in sources]
-        hits = await asyncio.to_thread(lambda: [self._hit(found, at, source) for at, source in places])
+        parts = zip(*(getattr(scores, name)[order].round(6).tolist() for name in _PARTS), strict=True)
+        places = [
+            (int(at), sources[name], own) for at, name, own in zip(order, names, parts, strict=True) if name in sources
+        ]
+        chars = sum(len(source.text) for _, source, _ in places)
+        hits = await _run(lambda: [self._hit(found, *place) for place in places], size=chars)
         embedder = self._analysis.embedder
         return RecallResult(
             hits=hits,
@@ -391,11 +398,11 @@ class _Search:
             notice="; ".join(self._notices) or None,
         )
 
-    def _hit(self, found: _Found, at: int, source: RecallSource) -> RecallHit:
+    def _hit(self, found: _Found, at: int, source: RecallSource, own: tuple[float, ...]) -> RecallHit:
         scores = found.scores
         text = self._analysis.text(source)
         start, chars = found.corpus.span(int(scores.groups[at]), int(scores.passages[at]))
-        parts = {name: round(float(getattr(scores, name)[at]), 6) for name in _PARTS}
+        total, cosine, *parts = own
         return RecallHit(
             kind=source.kind,
             id=source.id,
@@ -407,10 +414,10 @@ class _Search:
             text=text[start : start + chars],
             start=start,
             at=instant(source.at),
-            score=round(float(scores.total[at]), 6),
-            parts=ScoreParts(**parts, cosine=round(float(scores.cosine[at]), 6) if found.compared else None),
+            score=total,
+            parts=ScoreParts(**dict(zip(_PARTS[2:], parts, strict=True)), cosine=cosine if found.compared else None),
             status=source.status,
         )
 
 
-_PARTS: Final = ("lexical", "vector", "tokens", "neighbours", "speaker", "memory")
+_PARTS: Final = ("total", "cosine", "lexical", "vector", "tokens", "neighbours", "speaker", "memory")

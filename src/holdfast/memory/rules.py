@@ -82,7 +82,8 @@ _ADDRESSED: Final = re.compile(
     re.I,
 )
 _JAPANESE_REQUEST: Final = re.compile(
-    r"(?:ください|下さい|ほしい|欲しい|お願い|しないで|ないで|なさい|ように|こと|して(?:ね|くれ|よ)?|使って|答えて|書いて)[。！!]?$"
+    r"(?:ください|下さい|ほしい|欲しい|お願い|しないで|ないで|なさい|ように|こと|して|使って|答えて|書いて)"
+    r"(?:です|します|いたします|致します|ます)?(?:くれ|ね|よ)?[。！!]?$"
 )
 _PREFERENCE: Final = re.compile(
     r"\bI(?:'d| would)? (?:really |also |generally |usually |much |always )?"

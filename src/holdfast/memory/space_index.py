@@ -1,4 +1,4 @@
-"""The index of one space in memory: vectors in one byte a dimension, tokens, and who said what when.
+"""The index of one space in memory: vectors in one byte a dimension (six bits on disk), tokens, and who said what when.
 
 It grows by rows of the stored index. A second, small one holds the tail that is not indexed yet; both are ranked
 as one.
@@ -14,18 +14,25 @@ from holdfast.domain.instant import Millis, millis
 from holdfast.domain.memory import MemoryStatus
 from holdfast.domain.message import Role
 from holdfast.domain.recall import RecallKind, RecallQuery
+from holdfast.memory.analyser import WORDS, fold
 from holdfast.ports.recall import IndexRow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MAX_STEP: Final = 127
-DEVIATIONS: Final = 4
+MAX_STEP: Final = 31
+"""Steps of a component in each direction: six bits, of which four components are stored in three bytes."""
+DEVIATIONS: Final = 3
 """Standard deviations of a component of a random vector up to which it is stored; larger components are cut."""
-BLOCK_VALUES: Final = 448_000
-"""Components that are converted at a time. A block stays in the processor's cache, and BLAS multiplies it on one
-thread: above 460,800 it uses all processors, whose threads spin, which costs ten times as much on a busy machine."""
+BLOCK_VALUES: Final = 192_000
+"""Components that are converted at a time. A block stays in the processor's cache, also in a shared one, and BLAS
+multiplies it on one thread: above 460,800 it uses all processors, whose threads spin, which costs ten times as much on
+a busy machine."""
 NONE: Final = -1
+_ZERO: Final = 32
+"""What a component of zero is stored as."""
+_NO_NAMES: Final = frozenset(["user", "assistant", "agent", "key", "local", "admin", "default", "main", "the"])
+"""Parts of speaker names that are ordinary words."""
 _KINDS: Final = {kind.value: number for number, kind in enumerate(RecallKind)}
 _ROLES: Final[dict[str | None, int]] = {None: NONE} | {role.value: number for number, role in enumerate(Role)}
 
@@ -99,8 +106,13 @@ class SpaceIndex:
         self._vectors = [(Column("i1", width), Column("i4")) for width in parts]
         self.speakers: list[str] = []
         self._speaker_numbers: dict[str, int] = {}
+        self.names: dict[str, list[int]] = {}
+        """Words by which a query may name a speaker, and the numbers of those who have them in their names."""
+        self._first_in_thread: dict[int, int] = {}
         self._last_in_thread: dict[int, int] = {}
-        self._voices: dict[int, set[int]] = {}
+        self._first_voices: dict[int, int] = {}
+        self.conversations: set[int] = set()
+        """Threads in which more than one speaks."""
         self._latest: dict[tuple[int, int], int] = {}
         """The groups of memories and documents."""
         self._last_group: tuple[int, int, int] | None = None
@@ -161,12 +173,14 @@ class SpaceIndex:
 
     def _group_values(self, row: IndexRow, number: int, replaced: list[int]) -> tuple[object, ...]:
         """Return the columns of a new group."""
-        kind, speaker = _KINDS[row.kind], self._speaker(row.speaker)
+        kind, speaker = _KINDS[row.kind], self._add_speaker(row.speaker)
         before = NONE
         if row.thread_key is not None:
             before = self._last_in_thread.get(row.thread_key, NONE)
             self._last_in_thread[row.thread_key] = number
-            self._voices.setdefault(row.thread_key, set()).add(speaker)
+            self._first_in_thread.setdefault(row.thread_key, number)
+            if self._first_voices.setdefault(row.thread_key, speaker) != speaker:
+                self.conversations.add(row.thread_key)
         if row.kind != RecallKind.MESSAGE.value:
             if (kind, row.source_key) in self._latest:
                 replaced.append(self._latest[kind, row.source_key])
@@ -214,21 +228,33 @@ class SpaceIndex:
         at = int(numpy.searchsorted(keys, key))
         return int(order[at]) if at < len(keys) and keys[at] == key else None
 
+    def first_in_thread(self, thread: int) -> int | None:
+        """Return the first message of a thread."""
+        return self._first_in_thread.get(thread)
+
     def last_in_thread(self, thread: int) -> int | None:
         """Return the last message of a thread."""
         return self._last_in_thread.get(thread)
 
-    def voices(self, thread: int) -> set[int]:
-        """Return who speaks in a thread."""
-        return self._voices.get(thread, set())
+    def first_voice(self, thread: int) -> str | None:
+        """Return who speaks first in a thread."""
+        voice = self._first_voices.get(thread, NONE)
+        return None if voice == NONE else self.speakers[voice]
 
-    def _speaker(self, name: str | None) -> int:
+    def speaker(self, name: str) -> int | None:
+        """Return the number of a speaker."""
+        return self._speaker_numbers.get(name)
+
+    def _add_speaker(self, name: str | None) -> int:
         if name is None:
             return NONE
-        if name not in self._speaker_numbers:
-            self._speaker_numbers[name] = len(self.speakers)
+        number = self._speaker_numbers.setdefault(name, len(self.speakers))
+        if number == len(self.speakers):
             self.speakers.append(name)
-        return self._speaker_numbers[name]
+            for word in set(WORDS.findall(fold(name))) - _NO_NAMES:
+                if len(word) > 1:
+                    self.names.setdefault(word, []).append(number)
+        return number
 
     def tokens_of(self, passage: int) -> "NDArray[Any]":
         """Return the tokens of a passage."""
@@ -243,8 +269,10 @@ class SpaceIndex:
     def cut_thread(self, thread: int, *, before: int | None) -> None:
         """Let a message of a thread, or the next one, follow none here: those before it are elsewhere."""
         if before is None:
+            self._first_in_thread.pop(thread, None)
             self._last_in_thread.pop(thread, None)
         else:
+            self._first_in_thread[thread] = before
             self.group("previous")[before] = NONE
 
     def end_group(self) -> None:
@@ -256,7 +284,7 @@ class SpaceIndex:
         known = [(at, vector) for at, vector in zip(passages, packed, strict=True) if vector]
         if not known:
             return
-        matrix = numpy.stack([unpack_vector(vector, sum(self._parts)) for _, vector in known])
+        matrix = unpack_vectors([vector for _, vector in known], sum(self._parts))
         positions = numpy.array([at for at, _ in known], dtype=numpy.int32)
         start = 0
         for width, (vectors, owners) in zip(self._parts, self._vectors, strict=True):
@@ -278,8 +306,11 @@ class SpaceIndex:
             matrix, rows = vectors.array, owners.array
             whole = len(rows) == self.passages
             step = BLOCK_VALUES // width
+            buffer = numpy.empty((min(step, len(rows)), width), dtype=numpy.float32)  # a new one would be paged in
             for at in range(0, len(rows), step):
-                products = matrix[at : at + step].astype(numpy.float32) @ part
+                block = buffer[: min(step, len(rows) - at)]
+                numpy.copyto(block, matrix[at : at + step])
+                products = block @ part
                 if whole:
                     found[at : at + step] += products
                 else:
@@ -295,11 +326,11 @@ class SpaceIndex:
             expires = self.group("expires")
             allowed &= ~self.group("inactive").astype(bool) & ((expires == NONE) | (expires > now))
         if query.kinds != frozenset(RecallKind):
-            allowed &= numpy.isin(self.group("kind"), [_KINDS[kind.value] for kind in query.kinds])
+            allowed &= _one_of([_KINDS[kind.value] for kind in query.kinds], len(_KINDS))[self.group("kind")]
         if thread is not None:
             allowed &= self.group("thread") == thread
         if query.roles is not None:
-            allowed &= numpy.isin(self.group("role"), [_ROLES[role.value] for role in query.roles])
+            allowed &= _one_of([_ROLES[role.value] for role in query.roles], len(_ROLES))[self.group("role")]
         if query.since is not None:
             allowed &= self.group("at") >= millis(query.since)
         if query.until is not None:
@@ -307,26 +338,45 @@ class SpaceIndex:
         return allowed
 
 
+def _one_of(numbers: Sequence[int], count: int) -> "NDArray[Any]":
+    """Return for each of `count` numbers whether it is one of `numbers`; the last stands for -1."""
+    found = numpy.zeros(count, dtype=bool)
+    found[list(numbers)] = True
+    return found
+
+
 def quantisation(parts: tuple[int, ...]) -> float:
     """Return the steps that a component of length 1 is stored in."""
     return MAX_STEP * math.sqrt(min(parts)) / DEVIATIONS
 
 
-def pack_vector(vector: "NDArray[Any]", parts: tuple[int, ...]) -> bytes:
-    """Encode a normalised vector: one byte a dimension, without the zeros at both ends, after its offset."""
-    quantised = numpy.clip(numpy.round(vector * quantisation(parts)), -MAX_STEP, MAX_STEP)
-    used = numpy.flatnonzero(quantised)
-    if not len(used):
-        return b""
-    start, end = int(used[0]), int(used[-1]) + 1
-    return start.to_bytes(2, "little") + quantised[start:end].astype(numpy.int8).tobytes()
+def pack_vectors(vectors: "NDArray[Any]", parts: tuple[int, ...]) -> list[bytes]:
+    """Encode normalised vectors, one a row: six bits a dimension, without the zeros at both ends, after the offset."""
+    count, dims = vectors.shape
+    quantised = numpy.clip(numpy.round(vectors * quantisation(parts)), -MAX_STEP, MAX_STEP).astype(numpy.int8)
+    fours = numpy.zeros((count, (dims + 3) // 4 * 4), dtype=numpy.int8)
+    fours[:, :dims] = quantised
+    fours = fours.reshape(count, -1, 4)
+    a, b, c, d = numpy.moveaxis((fours + _ZERO).astype(numpy.uint8), 2, 0)
+    packed = numpy.stack([a << 2 | b >> 4, (b & 15) << 4 | c >> 2, (c & 3) << 6 | d], axis=2)
+    used = (fours != 0).max(axis=2)
+    starts, ends = used.argmax(axis=1), used.shape[1] - used[:, ::-1].argmax(axis=1)
+    return [
+        (4 * start).to_bytes(2, "little") + row[start:end].tobytes() if own[start] else b""
+        for row, own, start, end in zip(packed, used, starts.tolist(), ends.tolist(), strict=True)
+    ]
 
 
-def unpack_vector(packed: bytes, dims: int) -> "NDArray[Any]":
-    """Decode what `pack_vector` encoded."""
-    vector = numpy.zeros(dims, dtype=numpy.int8)
-    if packed:
-        start = int.from_bytes(packed[:2], "little")
-        values = numpy.frombuffer(packed[2:], dtype=numpy.int8)
-        vector[start : start + len(values)] = values
-    return vector
+def unpack_vectors(packed: Sequence[bytes], dims: int) -> "NDArray[Any]":
+    """Decode what `pack_vectors` encoded, one row for each; those of one form at once."""
+    found = numpy.zeros((len(packed), dims + 3), dtype=numpy.int8)
+    forms: dict[tuple[bytes, int], list[int]] = {}
+    for row, vector in enumerate(packed):
+        forms.setdefault((vector[:2], len(vector)), []).append(row)
+    for (offset, size), rows in forms.items():
+        start, end = int.from_bytes(offset, "little"), (size - 2) // 3 * 4
+        whole = numpy.frombuffer(b"".join(packed[row][2:] for row in rows), dtype=numpy.uint8)
+        a, b, c = whole.reshape(-1, 3).T
+        values = numpy.stack([a >> 2, (a & 3) << 4 | b >> 4, (b & 15) << 2 | c >> 6, c & 63], axis=1)
+        found[rows, start : start + end] = values.reshape(len(rows), -1).astype(numpy.int8) - _ZERO
+    return found[:, :dims]

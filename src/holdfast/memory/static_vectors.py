@@ -34,6 +34,7 @@ MAX_TOKENS: Final = 512
 FREQUENCY_SMOOTHING: Final = 0.001
 JAPANESE_FREQUENCY_SMOOTHING: Final = 0.0003
 """A token that is this frequent has half the weight of a rare one."""
+MAX_TABLE_VALUE: Final = 127
 MAX_INLINE_TEXTS: Final = 8
 _EVERY_LANGUAGE: Final = "text 文章"
 MAX_SERIAL_PRODUCTS: Final = 2**18
@@ -55,19 +56,20 @@ class StaticVectors:
     def __init__(self) -> None:
         english = has_extra("memory")
         self._folder = _package_folder("wordllama") if english else None
-        self._japanese = load_japanese()
+        self._japanese_words = load_japanese()
         self._read = False
         """Whether the tables are in memory."""
 
     @property
     def id(self) -> str:
         """Name and version."""
-        return f"static-1:{self.vocabulary}"
+        return f"static-2:{self.vocabulary}"
 
     @property
     def vocabulary(self) -> str:
         """Name of the tables that tokens are rows of."""
-        names = [*(["wordllama-256"] if self._folder else []), *([self._japanese.id] if self._japanese else [])]
+        names = ["wordllama-256"] if self._folder else []
+        names += [self._japanese_words.id] if self._japanese_words else []
         return "+".join(names) or "none"
 
     @property
@@ -85,7 +87,7 @@ class StaticVectors:
         """What is missing, if something is."""
         missing = [
             *([f"English (run `{install_command('memory')}`)"] if self._folder is None else []),
-            *(["Japanese (the data file was not built: `make japanese`)"] if self._japanese is None else []),
+            *(["Japanese (the data file was not built: `make japanese`)"] if self._japanese_words is None else []),
         ]
         return f"recall compares words only, without vectors, in {' and '.join(missing)}" if missing else None
 
@@ -105,10 +107,9 @@ class StaticVectors:
         for row, own in zip(rows, tokens, strict=True):
             english, japanese = own[own < JAPANESE_TOKEN], own[own >= JAPANESE_TOKEN]
             if len(english):
-                row[:ENGLISH_DIMS] = self._english_weights[english] @ self._english[english].astype(numpy.float32)
-            if len(japanese) and self._japanese is not None:
-                own_rows = japanese - JAPANESE_TOKEN
-                row[ENGLISH_DIMS:] = self._japanese_weights[own_rows] @ self._japanese.table[own_rows]
+                row[:ENGLISH_DIMS] = self._english.mean(english)
+            if len(japanese):
+                row[ENGLISH_DIMS:] = self._japanese.mean(japanese - JAPANESE_TOKEN)
         norms = numpy.linalg.norm(rows, axis=1, keepdims=True)
         rows /= numpy.where(norms > 0, norms, 1)
         return rows
@@ -123,9 +124,9 @@ class StaticVectors:
             spaced = " ".join(_WORD.findall(_UNSPACED_RUN.sub(" ", text)))
             if spaced:
                 found += self._tokenizer.encode(spaced, add_special_tokens=False).ids
-        if self._japanese is not None and not text.isascii():
+        if self._japanese_words is not None and not text.isascii():
             for run in _UNSPACED_RUN.findall(text):
-                found += [JAPANESE_TOKEN + row for row in self._japanese.rows(run)]
+                found += [JAPANESE_TOKEN + row for row in self._japanese_words.rows(run)]
         return numpy.array(found[:MAX_TOKENS], dtype=numpy.uint16)
 
     def token_cosines(self, wanted: "NDArray[Any]", tokens: "NDArray[Any]") -> "NDArray[Any]":
@@ -136,23 +137,10 @@ class StaticVectors:
         for japanese in (False, True):
             rows = numpy.flatnonzero((wanted >= JAPANESE_TOKEN) == japanese)
             columns = numpy.flatnonzero((tokens >= JAPANESE_TOKEN) == japanese)
-            if not len(rows) or not len(columns) or (japanese and self._japanese is None):
-                continue
-            ours, others = self._unit_rows(wanted[rows]), self._unit_rows(tokens[columns])
-            found[rows[:, None], columns] = small_products(ours, others)
+            if len(rows) and len(columns):
+                table, first = (self._japanese, JAPANESE_TOKEN) if japanese else (self._english, 0)
+                found[rows[:, None], columns] = table.cosines(wanted[rows] - first, tokens[columns] - first)
         return found
-
-    def _unit_rows(self, tokens: "NDArray[Any]") -> "NDArray[Any]":
-        """Return the normalised vectors of tokens of one language."""
-        import numpy
-
-        if tokens[0] < JAPANESE_TOKEN:
-            rows = self._english[tokens].astype(numpy.float32)
-        else:
-            assert self._japanese is not None
-            rows = self._japanese.table[tokens - JAPANESE_TOKEN].astype(numpy.float32)
-        norms = numpy.sqrt(numpy.einsum("ij,ij->i", rows, rows))[:, None]
-        return rows / numpy.where(norms > 0, norms, 1)  # type: ignore[no-any-return]
 
     def similarities(self, subjects: "Sequence[NDArray[Any]]", text: "NDArray[Any]") -> list[float]:
         """Return how much of each subject a text is about, both given as tokens, from 0 to 1.
@@ -181,9 +169,9 @@ class StaticVectors:
         weights = numpy.zeros(len(tokens), dtype=numpy.float32)
         english = tokens < JAPANESE_TOKEN
         if english.any():
-            weights[english] = self._english_weights[tokens[english]]
-        if self._japanese is not None and not english.all():
-            weights[~english] = self._japanese_weights[tokens[~english] - JAPANESE_TOKEN]
+            weights[english] = self._english.rarity[tokens[english]]
+        if not english.all():
+            weights[~english] = self._japanese.rarity[tokens[~english] - JAPANESE_TOKEN]
         return weights
 
     @cached_property
@@ -197,26 +185,54 @@ class StaticVectors:
         return tokenizer
 
     @cached_property
-    def _english(self) -> "NDArray[Any]":
+    def _english(self) -> "_Table":
+        import numpy
         from safetensors.numpy import load_file
 
         assert self._folder is not None
-        (table,) = load_file(str(self._folder / _WEIGHTS_FILE)).values()
-        return table
+        (floats,) = load_file(str(self._folder / _WEIGHTS_FILE)).values()
+        scales = numpy.abs(floats).max(axis=1).astype(numpy.float32) / MAX_TABLE_VALUE
+        scales = numpy.where(scales > 0, scales, 1)
+        ranks = numpy.maximum(numpy.arange(len(floats)) - _FIRST_WORD_TOKEN, 0)
+        rarity = _rarity(ranks, FREQUENCY_SMOOTHING) / _MEAN_ENGLISH_NORM
+        return _Table(numpy.round(floats / scales[:, None]).astype(numpy.int8), scales, rarity)
 
     @cached_property
-    def _english_weights(self) -> "NDArray[Any]":
+    def _japanese(self) -> "_Table":
         import numpy
 
-        ranks = numpy.maximum(numpy.arange(len(self._english)) - _FIRST_WORD_TOKEN, 0)
-        return _rarity(ranks, FREQUENCY_SMOOTHING) / _MEAN_ENGLISH_NORM
+        assert self._japanese_words is not None  # else no text has a Japanese token
+        rows, scale = self._japanese_words.table
+        rarity = _rarity(numpy.arange(len(rows)), JAPANESE_FREQUENCY_SMOOTHING) / _MEAN_JAPANESE_NORM
+        return _Table(rows, numpy.full(len(rows), scale, dtype=numpy.float32), rarity)
 
-    @cached_property
-    def _japanese_weights(self) -> "NDArray[Any]":
+
+class _Table:
+    """Vectors of tokens, a byte a dimension; a row times its scale is the vector."""
+
+    def __init__(self, rows: "NDArray[Any]", scales: "NDArray[Any]", rarity: "NDArray[Any]") -> None:
         import numpy
 
-        assert self._japanese is not None
-        return _rarity(numpy.arange(len(self._japanese.table)), JAPANESE_FREQUENCY_SMOOTHING) / _MEAN_JAPANESE_NORM
+        self._rows = rows
+        self.rarity = rarity
+        """Weight of each token."""
+        self._weights = rarity * scales
+        norms = numpy.sqrt(numpy.einsum("ij,ij->i", rows, rows, dtype=numpy.int32), dtype=numpy.float32)
+        self._units = 1 / numpy.where(norms > 0, norms, 1)
+
+    def mean(self, tokens: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the mean of the vectors of tokens by their weights, times their number."""
+        return self._weights[tokens] @ self._floats(tokens)  # type: ignore[no-any-return]
+
+    def cosines(self, wanted: "NDArray[Any]", tokens: "NDArray[Any]") -> "NDArray[Any]":
+        """Return the cosine of each wanted token with each token."""
+        ours = self._floats(wanted) * self._units[wanted, None]
+        return small_products(ours, self._floats(tokens)) * self._units[tokens]  # type: ignore[no-any-return]
+
+    def _floats(self, tokens: "NDArray[Any]") -> "NDArray[Any]":
+        import numpy
+
+        return self._rows[tokens].astype(numpy.float32)  # type: ignore[no-any-return]
 
 
 def small_products(ours: "NDArray[Any]", others: "NDArray[Any]") -> "NDArray[Any]":

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy
 
-from holdfast.domain.recall import RecallKind
-from holdfast.memory.ranking import bm25_share
+from holdfast.domain.recall import BM25_B, BM25_K, RecallKind
 from holdfast.memory.space_index import SpaceIndex
 from holdfast.ports.recall import IndexRow, Passage, RecallSource, TailName, TailSpan
 
@@ -55,6 +54,8 @@ class UnindexedTail:
         self.unembedded: list[tuple[int, Passage]] = []
         """Passages without a vector, with their numbers."""
         self._sources: dict[tuple[RecallKind, int], _Source] = {}
+        self._replacing: dict[tuple[RecallKind, int], _Source] = {}
+        """The sources that replace or revise what is indexed."""
         self._by_name: dict[TailName, list[_Source]] = {}
         self._postings: dict[str, dict[int, int]] = {}
         self._lengths: list[int] = []
@@ -84,7 +85,7 @@ class UnindexedTail:
 
     def outdated(self, *, revised: bool) -> Iterator[TailName]:
         """Yield what the tail replaces in the index; with `revised` not the messages that it revises."""
-        for source in self._sources.values():
+        for source in self._replacing.values():
             yield from source.outdated
             if not revised:
                 yield from ((RecallKind.MESSAGE, key) for key in source.revised)
@@ -100,10 +101,12 @@ class UnindexedTail:
     def bm25(self, weights: Mapping[str, float], *, average: float) -> list[tuple[int, float]]:
         """Return the passages that hold one of the terms, with their scores."""
         scores: dict[int, float] = {}
+        lengths, fixed, per_term = self._lengths, BM25_K * (1 - BM25_B), BM25_K * BM25_B / average
         for term, weight in weights.items():
+            highest = weight * (1 + BM25_K)
             for passage, count in self._postings.get(term, {}).items():
-                share = bm25_share(count, length=self._lengths[passage], average=average)
-                scores[passage] = scores.get(passage, 0.0) + weight * share
+                share = highest * count / (count + fixed + per_term * lengths[passage])
+                scores[passage] = scores.get(passage, 0.0) + share
         return sorted(scores.items())
 
     def add_vectors(self, vectors: Sequence[bytes | None]) -> None:
@@ -127,6 +130,8 @@ class UnindexedTail:
         )
         self._groups += 1
         self._sources[source.kind, source.key] = added
+        if added.outdated or added.revised:
+            self._replacing[source.kind, source.key] = added
         self._by_name.setdefault(name, []).append(added)
         for number, passage in enumerate(passages, start=first):
             rows.append(_to_row(number, passage))
@@ -136,7 +141,8 @@ class UnindexedTail:
             self.counts.update(passage.counts.keys())
             for term, count in passage.counts.items():
                 self._postings.setdefault(term, {})[number] = count
-            self.unembedded.append((number, passage))
+            if passage.vector is None:
+                self.unembedded.append((number, passage))
         self.passages += len(passages)
         del self.unembedded[:-MAX_EMBEDDED]
 
@@ -148,6 +154,7 @@ class UnindexedTail:
                 kept.append(source)
                 continue
             del self._sources[source.name[0], source.key]
+            self._replacing.pop((source.name[0], source.key), None)
             for number, counts in enumerate(source.counts, start=source.passage):
                 self.index.discount_tokens(number)
                 self.counts.subtract(counts.keys())

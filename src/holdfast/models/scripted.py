@@ -52,6 +52,8 @@ class ScriptedUsage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     input_tokens: _Count = 0
     output_tokens: _Count = 0
+    cost_usd: Annotated[float, msgspec.Meta(ge=0, le=1_000_000)] = 0.0
+    """What the call is said to have cost, so that budgets and reports can be tried."""
 
 
 class ScriptedError(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -154,7 +156,11 @@ class PreparedTurn:
         ]
         self.calls: Final = [(call.name, msgspec.json.encode(call.arguments).decode()) for call in turn.call]
         self.finished: Final = ModelFinished(
-            usage=Usage(input_tokens=turn.usage.input_tokens, output_tokens=turn.usage.output_tokens, cost_usd=0.0),
+            usage=Usage(
+                input_tokens=turn.usage.input_tokens,
+                output_tokens=turn.usage.output_tokens,
+                cost_usd=turn.usage.cost_usd,
+            ),
             reason="tool_calls" if turn.call else "stop",
         )
         self.placeholders: Final = frozenset(

@@ -27,10 +27,11 @@ class Artifacts(Protocol):
         space: SpaceId,
         *,
         run: RunId | None = None,
+        title: str | None = None,
         limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Artifact]:
-        """Return every version of the artifacts, without content, newest first.
+        """Return every version of the artifacts, without content, newest first; `title` is a part of the title.
 
         Without a run, artifacts of deleted threads are left out.
         """

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from holdfast.domain.forgetting import ForgetReceipt, ForgetRequest
 from holdfast.domain.ids import MemoryId, MessageId, SpaceId, ThreadId
@@ -132,8 +133,13 @@ class Memories(Protocol):
     ) -> Page[Memory]:
         """Return memories, newest first. Reading changes nothing."""
 
-    async def standing(self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE) -> list[Memory]:
-        """Return the standing memories that are active and have not expired, newest first."""
+    async def standing(
+        self, space: SpaceId, *, proposed_by: str | None | UnsetType = UNSET, limit: int = DEFAULT_PAGE_SIZE
+    ) -> list[Memory]:
+        """Return the standing memories that are active and have not expired, newest first.
+
+        With `proposed_by` also the proposed ones in the untainted words of that person.
+        """
 
     async def update(
         self, space: SpaceId, memory: MemoryId, patch: MemoryPatch, *, by: str | None = None, version: int | None = None
@@ -198,15 +204,13 @@ class MemoryGraph(Protocol):
         """Return messages by the time they were said, and active memories by the time of what they state."""
 
     async def messages(self, space: SpaceId, names: Sequence[tuple[ThreadId, MessageId]]) -> list[MessageNode]:
-        """Return the named messages that exist, each with the untrusted sources that its author had read."""
+        """Return the named messages that exist, each with the untrusted sources that its author had read.
+
+        A message whose statements were all superseded names the memories that replaced them.
+        """
 
     async def neighbours(self, space: SpaceId, names: Sequence[tuple[ThreadId, int]]) -> list[MessageNode]:
         """Return what was said just before and after the messages at these sequences: by people and the model."""
-
-    async def superseded_sources(
-        self, space: SpaceId, names: Sequence[tuple[ThreadId, MessageId]]
-    ) -> dict[tuple[ThreadId, MessageId], list[MemoryId]]:
-        """Return, for messages whose statements were all superseded, the memories that replaced them."""
 
 
 class MemoryFiles(Protocol):

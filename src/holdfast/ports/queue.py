@@ -16,7 +16,7 @@ from holdfast.domain.message import NewMessage
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Run, RunError
 from holdfast.domain.timer import NewTimer, Timer, TimerClaim
-from holdfast.domain.worker import NewWorker, Queue, WorkerStatus
+from holdfast.domain.worker import DEFAULT_CLAIM, ClaimFilter, NewWorker, Queue, SpaceQueue, WorkerStatus
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,13 +29,19 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
 class Leases(Protocol):
     """Leases of runs to workers. Each method is one transaction."""
 
-    async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
-        """Lease up to `limit` queued runs to `owner`, the most urgent first.
+    async def claim(
+        self, owner: OwnerId, *, lease: timedelta, limit: int = 1, where: ClaimFilter = DEFAULT_CLAIM
+    ) -> list[Lease]:
+        """Lease up to `limit` queued runs of `where` to `owner`: in rounds over spaces, of each the most urgent first.
 
         - Each lease has a number greater than every earlier lease of its run.
         - Two owners that claim concurrently never receive the same run.
         - A run is not claimed before its `wait_until`.
         - Low priority runs wait longer, but not forever.
+        - The spaces that wait are served in turn, each with as many runs as its weight: one with many runs delays the
+          first of another by no more than one round.
+        - A space never has more runs at work than its limit.
+        - No run of another pool, or of another space, is returned.
         - The cost does not depend on the number of pending runs.
         - The first claim of a run with a maximum duration sets its deadline timer, which is paused while the run waits
           for a person.
@@ -250,11 +256,11 @@ class RunCounts(Protocol):
 class WorkerBeats(Protocol):
     """What a worker tells about itself."""
 
-    async def beat(self, worker: NewWorker) -> None:
-        """Note that a worker lives; the first beat is its start."""
+    async def beat(self, worker: NewWorker, *, api_key: ApiKeyId | None = None) -> None:
+        """Note that a worker lives; the first beat is its start. A worker of another key is left as it is."""
 
-    async def leave(self, worker: OwnerId) -> None:
-        """Forget a worker that has stopped, and those that were not heard of for a day."""
+    async def leave(self, worker: OwnerId, *, api_key: ApiKeyId | None = None) -> None:
+        """Forget a worker of this key that has stopped, and those that were not heard of for a day."""
 
 
 class Workers(WorkerBeats, Protocol):
@@ -268,6 +274,12 @@ class Workers(WorkerBeats, Protocol):
 
         The cost does not depend on the number of ended runs.
         """
+
+    async def space_queue(self, space: SpaceId) -> SpaceQueue:
+        """Return how a space shares the workers with others."""
+
+    async def put_space_queue(self, space: SpaceId, queue: SpaceQueue) -> SpaceQueue:
+        """Set how a space shares the workers; runs at work go on, and the next claim knows it."""
 
 
 class StoreHealth(Protocol):

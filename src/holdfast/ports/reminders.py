@@ -32,7 +32,8 @@ class Reminders(Protocol):
     async def of_turn(self, space: SpaceId, thread: ThreadId, *, owner: str | None) -> list[Reminder]:
         """Return the triggered reminders of a thread, and those of `owner` without a thread; highest priority first.
 
-        A reminder whose context a message has met is among them from the transaction that stored the message.
+        Within a priority, the one that was triggered last comes first. A reminder whose context a message has met is
+        among them from the transaction that stored the message.
         """
 
     async def update(self, space: SpaceId, reminder: ReminderId, patch: ReminderPatch) -> Reminder:

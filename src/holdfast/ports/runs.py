@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.domain.branch import BranchTotals, ForkPoint
-from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.ids import MemoryId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant
 from holdfast.domain.limits import Usage
 from holdfast.domain.new_run import CreatedRun, NewRun
@@ -14,7 +14,7 @@ from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.plan import Plan, PlanPriority, PlanStatus, ThreadTask
 from holdfast.domain.plan_edit import PlanEdit
 from holdfast.domain.run import Mode, Priority, Run, RunError, RunPhase, RunStatus
-from holdfast.domain.thread import NewThread, Thread, ThreadFilter, ThreadPatch
+from holdfast.domain.thread import NewThread, Thread, ThreadFilter, ThreadPatch, ThreadTotals
 from holdfast.domain.timer import TimerClaim
 
 
@@ -35,6 +35,10 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     created_from: Instant | None = None
     created_to: Instant | None = None
     """Exclusive."""
+    memory_id: MemoryId | None = None
+    """Only runs with this memory in a prompt."""
+    skill: str | None = None
+    """Only runs in which a skill of this name was active."""
     root_run_id: RunId | None = None
     parent_run_id: RunId | None = None
 
@@ -154,6 +158,9 @@ class Threads(Protocol):
 
     async def get(self, space: SpaceId, thread: ThreadId) -> Thread:
         """Return the thread, or raise `NotFound`."""
+
+    async def totals(self, space: SpaceId, threads: Sequence[ThreadId]) -> dict[ThreadId, ThreadTotals]:
+        """Return the totals of the named threads that have a run."""
 
     async def page(
         self,

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.domain.agent import Agent
+from holdfast.domain.agent_version import AgentBundle, LiveRules
 from holdfast.domain.artifact import Artifact, File
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
@@ -25,6 +26,7 @@ from holdfast.domain.reminder import Reminder
 from holdfast.domain.run import Run
 from holdfast.domain.skill import Skill
 from holdfast.domain.tool import ToolInterrupt, ToolReply, ToolSpec
+from holdfast.ports.folders import FolderSnapshots
 from holdfast.ports.log import Journal
 
 
@@ -69,7 +71,7 @@ class Library(Protocol):
     """The parts of the workspace that a run may read under its lease."""
 
     async def agent(self, lease: Lease) -> Agent:
-        """Return the current definition of the run's agent, or raise `NotFound`."""
+        """Return the run's agent as of its version, or raise `NotFound`."""
 
     async def agents(self, lease: Lease) -> list[Agent]:
         """Return the agents that the run may spawn, sorted by name."""
@@ -88,6 +90,15 @@ class Library(Protocol):
 
         They are those of its thread, and those of its author without a thread. A sub-agent has none.
         """
+
+    async def bundle(self, lease: Lease) -> AgentBundle:
+        """Return what the version of the run's agent consists of; `NotFound` for a run without a version."""
+
+    async def bundle_files(self, lease: Lease, digests: Sequence[str]) -> dict[str, bytes]:
+        """Return files of the version of the run's agent by their digests; others raise `NotFound`."""
+
+    async def rules(self, lease: Lease, agents: Sequence[str]) -> dict[str, LiveRules]:
+        """Return the rules of the run's agent and its ancestors that hold now, whatever their versions say."""
 
     async def grants(self, lease: Lease) -> dict[str, list[str]]:
         """Return the rules that people granted in the run's space and that are in force, by agent."""
@@ -219,3 +230,4 @@ class RuntimePorts(msgspec.Struct, frozen=True, kw_only=True):
     memory: MemoryLibrary
     subagents: SubagentRuns
     remote: RemoteTools
+    folders: FolderSnapshots

@@ -126,8 +126,8 @@ class WorkingFolders(Protocol):
 
         """
 
-    def put_aside(self, name: str) -> None:
-        """Move a folder with everything in it away, if it exists, to where no run can reach it.
+    def put_aside(self, name: str, *, content: str) -> None:
+        """Move a folder with everything in it away, if it exists, out of reach; the log names its `content`.
 
         Raises:
             Unavailable: the folder cannot be moved.

@@ -1,4 +1,4 @@
-"""Ports of a workspace: its agents and its settings file, both of which people edit by hand too."""
+"""Ports of a workspace: its agents, their versions, and its settings file; people edit the files by hand too."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -6,7 +6,12 @@ from typing import Protocol
 import msgspec
 
 from holdfast.domain.agent import Agent
+from holdfast.domain.agent_version import AgentBundle, AgentHead, AgentVersion, LiveRules, NewAgentVersion
 from holdfast.domain.content import Json
+from holdfast.domain.ids import SpaceId
+from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
+from holdfast.domain.run import Run
+from holdfast.domain.skill import Skill
 
 
 class BrokenAgent(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +23,7 @@ class BrokenAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agents(Protocol):
-    """The current agent definitions. A changed file takes effect for calls made at least 200 ms later."""
+    """The active agent definitions. A changed file takes effect for calls made at least 200 ms later."""
 
     def get(self, name: str) -> Agent:
         """Return the agent, or raise `NotFound`; a broken agent raises `Invalid` unless it was valid before."""
@@ -26,8 +31,80 @@ class Agents(Protocol):
     def all(self) -> list[Agent]:
         """Return the usable agents, by name."""
 
+    async def active(self, name: str) -> Agent:
+        """Return the agent as `get` does, after publishing its version if that was not done.
+
+        A new run needs this one. For a version that is published already, nothing is read.
+        """
+
     def broken(self) -> list[BrokenAgent]:
         """Return the agents with invalid files, by name."""
+
+
+class RunAgents(Protocol):
+    """The agents of runs: a run keeps the version that was active when it was created."""
+
+    async def of_run(self, run: Run) -> Agent:
+        """Return the definition that a run is executed from, with the present settings of the workspace.
+
+        A run without a version has the active definition. A version that does not exist raises `NotFound`.
+        """
+
+    async def skills_of_run(self, run: Run) -> Sequence[Skill] | None:
+        """Return the skills of folders that a run may use; null for a run without a version."""
+
+    async def bundle_of_run(self, run: Run) -> AgentBundle:
+        """Return what the version of a run consists of; `NotFound` for a run without a version."""
+
+    async def bundle_files(self, run: Run, digests: Sequence[str]) -> dict[str, bytes]:
+        """Return files of the version of a run by their digests; others raise `NotFound`."""
+
+    def rules(self, agent: str) -> LiveRules:
+        """Return the rules of an agent that hold now; those of the workspace for an agent that does not exist."""
+
+    async def check_usable(self, agent: str, version: str) -> None:
+        """Raise unless new runs of an agent could get a published version, with the present settings."""
+
+    async def follow(self, head: AgentHead) -> None:
+        """Give new runs of this process the active version of `head` at once; other processes follow within seconds."""
+
+
+class AgentVersions(Protocol):
+    """Published versions of agents. Without a space they are those of the workspace, which every space sees.
+
+    Each method is one transaction. A version is never changed or removed while its owner exists.
+    """
+
+    async def publish(self, space: SpaceId | None, new: NewAgentVersion, *, by: str | None = None) -> AgentHead:
+        """Store a version, and make it the active one; return the head of its agent.
+
+        If it was the version published last, nothing changes: an earlier version that was activated since stays active.
+        A version whose contents do not match its digests, or whose paths leave it, raises `Invalid`; one that is too
+        large `TooLarge`.
+        """
+
+    async def activate(self, space: SpaceId | None, agent: str, digest: str, *, by: str | None = None) -> AgentHead:
+        """Make a version the active one until another is published; an unknown one raises `NotFound`.
+
+        The first 8 or more characters of a digest name it too; if there are several, that raises `Conflict`.
+        """
+
+    async def heads(self, space: SpaceId | None) -> list[AgentHead]:
+        """Return the heads of all agents with a version, by name."""
+
+    async def head(self, space: SpaceId | None, agent: str) -> AgentHead:
+        """Return the head of an agent; one without a version raises `NotFound`."""
+
+    async def get(self, space: SpaceId | None, agent: str, digest: str) -> AgentVersion:
+        """Return a version, or raise as `activate` does."""
+
+    async def page(
+        self, space: SpaceId | None, agent: str, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
+    ) -> Page[AgentVersion]:
+        """Return the versions of an agent, the newest first."""
+
+    async def contents(self, space: SpaceId | None, agent: str, digest: str, files: Sequence[str]) -> dict[str, bytes]:
+        """Return files of a version by their digests; a file that is not in the version raises `NotFound`."""
 
 
 class SettingsSnapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,10 +16,10 @@ import msgspec
 import holdfast.control.errors  # noqa: F401  # defines error codes
 from holdfast.domain.commit import Commit, Committed, Lease
 from holdfast.domain.errors import Invalid, LeaseLost, OutcomeUnknown, Unavailable
-from holdfast.domain.ids import OwnerId, RunId, SpaceId
+from holdfast.domain.ids import ApiKeyId, OwnerId, RunId, SpaceId
 from holdfast.domain.packages import install_command
 from holdfast.domain.run import RunError
-from holdfast.domain.worker import NewWorker
+from holdfast.domain.worker import DEFAULT_CLAIM, ClaimFilter, NewWorker
 from holdfast.ports.bus import Bus, WakeHint
 from holdfast.ports.queue import QueueState
 from holdfast.ports.runtime import RuntimePorts
@@ -39,6 +39,7 @@ from holdfast.rpc.protocol import (
     HintLine,
     LeaveBody,
     Method,
+    PoolsBody,
     ReleaseBody,
     RenewBody,
     RenewedLease,
@@ -210,9 +211,15 @@ class RpcLeases:
         self._connection = connection
         self._tokens = tokens
 
-    async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
-        """Claim runs."""
-        body = ClaimBody(owner=owner, lease_seconds=lease.total_seconds(), limit=limit)
+    async def check_pools(self, pools: Sequence[str]) -> None:
+        """Raise `Forbidden` unless the key of this worker may claim from `pools`."""
+        await self._connection.call("leases", "check_pools", PoolsBody(pools=pools), None)
+
+    async def claim(
+        self, owner: OwnerId, *, lease: timedelta, limit: int = 1, where: ClaimFilter = DEFAULT_CLAIM
+    ) -> list[Lease]:
+        """Claim runs of the pools of `where`; the spaces are those of the worker's key."""
+        body = ClaimBody(owner=owner, lease_seconds=lease.total_seconds(), limit=limit, pools=where.pools)
         claimed = await self._connection.call("leases", "claim", body, list[ClaimedLease])
         for each in claimed:
             self._tokens.add(each.lease, each.token)
@@ -249,11 +256,11 @@ class RpcLeases:
         """Leave the leases of dead workers to the control plane."""
         return []
 
-    async def beat(self, worker: NewWorker) -> None:
-        """Note that this worker lives."""
+    async def beat(self, worker: NewWorker, *, api_key: ApiKeyId | None = None) -> None:
+        """Note that this worker lives; its key is that of the connection."""
         await self._connection.call("leases", "beat", worker, None)
 
-    async def leave(self, worker: OwnerId) -> None:
+    async def leave(self, worker: OwnerId, *, api_key: ApiKeyId | None = None) -> None:
         """Note that this worker stops."""
         await self._connection.call("leases", "leave", LeaveBody(owner=worker), None)
 

@@ -11,7 +11,7 @@ server finds them by the token.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, get_type_hints
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_type_hints
 
 import msgspec
 
@@ -21,10 +21,14 @@ from holdfast.domain.errors import HoldfastError, Invalid, error_class_of
 from holdfast.domain.ids import OwnerId, RunId, SpaceId
 from holdfast.domain.instant import Instant
 from holdfast.domain.run import RunError
+from holdfast.domain.worker import DEFAULT_POOL
 from holdfast.ports.runtime import RuntimePorts
 
-PROTOCOL_VERSION: Final = "1"
+PROTOCOL_VERSION: Final = "2"
 RPC_PATH: Final = "/rpc/"
+MAX_LEASE_SECONDS: Final = 3600
+"""A worker that dies holds its runs for so long at most."""
+MAX_RELEASE_DELAY_SECONDS: Final = 3600
 VERSION_HEADER: Final = "Holdfast-Rpc-Version"
 LEASE_HEADER: Final = "Holdfast-Lease"
 COMMIT_HEADER: Final = "Holdfast-Commit"
@@ -82,12 +86,22 @@ CommitBody: Final = msgspec.defstruct(
 """A commit without its lease and number."""
 
 
+LeaseSeconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=MAX_LEASE_SECONDS)]
+
+
 class ClaimBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A claim; `owner` names the process of the worker."""
 
     owner: OwnerId
-    lease_seconds: float
+    lease_seconds: LeaseSeconds
     limit: int
+    pools: Sequence[str] = (DEFAULT_POOL,)
+
+
+class PoolsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The pools that a worker is about to claim from."""
+
+    pools: Sequence[str]
 
 
 class ClaimedLease(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +116,7 @@ class RenewBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     owner: OwnerId
     tokens: Sequence[str]
-    lease_seconds: float
+    lease_seconds: LeaseSeconds
 
 
 class RenewedLease(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +135,7 @@ class TokensBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A lease to release, claimable again after a delay."""
 
-    delay_seconds: float = 0.0
+    delay_seconds: Annotated[float, msgspec.Meta(ge=0, le=MAX_RELEASE_DELAY_SECONDS)] = 0.0
 
 
 class LeaveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

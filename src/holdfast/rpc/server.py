@@ -7,12 +7,13 @@ against the store, so any process can serve any call.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from holdfast.concurrency import cancel_and_wait, start_background
@@ -20,11 +21,14 @@ from holdfast.control.api_keys import hash_secret, new_secret
 from holdfast.control.errors import Forbidden, Unauthenticated
 from holdfast.control.principal import LOCAL_PRINCIPAL, Principal
 from holdfast.domain.commit import Commit, CommitNumber, Committed, Lease
+from holdfast.domain.distillation import DISTILLER_PREFIX, is_distiller
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid, LeaseLost, NotFound, TooLarge, Unavailable
 from holdfast.domain.ids import ApiKeyId
+from holdfast.domain.new_run import NewRun
 from holdfast.domain.space import Scope
+from holdfast.domain.thread import NewThread
 from holdfast.domain.validation import describe_error
-from holdfast.domain.worker import NewWorker
+from holdfast.domain.worker import DEFAULT_POOL, ClaimFilter, NewWorker, check_pools
 from holdfast.engine.loops import WakeEvent
 from holdfast.ports.bus import RunWatcher, WakeHint
 from holdfast.ports.queue import Leases, WorkerBeats, WorkerLeases
@@ -44,6 +48,7 @@ from holdfast.rpc.protocol import (
     FailBody,
     HintLine,
     LeaveBody,
+    PoolsBody,
     ReleaseBody,
     RenewBody,
     RenewedLease,
@@ -59,6 +64,8 @@ T = TypeVar("T")
 HINT_KEEPALIVE_SECONDS: Final = 5.0
 """A worker that reads nothing for longer has lost the connection."""
 MAX_CACHED_LEASES: Final = 10_000
+MAX_OPENED: Final = 8
+"""Runs of a claim that are sent with their state; of more, the last ones would wait for the first ones."""
 _STATUS: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
     (Unauthenticated, 401),
     (Forbidden, 403),
@@ -114,15 +121,15 @@ class ControlRpc:
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         try:
-            key = await self._authorize(headers)
+            caller = await self._authorize(headers)
             if scope["path"] == f"{RPC_PATH}hints" and scope["method"] == "GET":
-                await self._send_hints(receive, send)
+                await self._send_hints(caller, receive, send)
                 return
             if scope["method"] != "POST":
                 raise NotFound("the RPC has no such route: methods are called with POST")
             body = await _read_body(receive)
             path = scope["path"].removeprefix(RPC_PATH)
-            call = self._call(path, headers, body, key)
+            call = self._call(path, headers, body, caller)
             # A worker that gives up a tool call disconnects; any other call is finished.
             result = await (_until_disconnected(receive, call) if path.startswith("remote/") else call)
             await _respond(send, 200, msgspec.json.encode(result))
@@ -132,8 +139,8 @@ class ControlRpc:
             _log.exception("the call %s failed", scope["path"])
             await _respond_error(send, HoldfastError("an internal error occurred: the log of the server has it"))
 
-    async def _authorize(self, headers: Mapping[str, str]) -> ApiKeyId | None:
-        """Return the key of a worker that may call."""
+    async def _authorize(self, headers: Mapping[str, str]) -> Principal:
+        """Return the principal of a worker that may call."""
         version = headers.get(VERSION_HEADER.lower())
         if version != PROTOCOL_VERSION:
             raise Invalid(
@@ -148,15 +155,13 @@ class ControlRpc:
             principal = await self._keys.authenticate(token.strip())
         if not principal.scope.includes(Scope.WORKER):
             raise Forbidden(f"a worker needs a key with the scope `worker`: this one has `{principal.scope}`")
-        if not principal.has_all_spaces:
-            raise Forbidden("a worker executes the runs of every space: create its key with `--every-space`")
-        return None if principal.name is None else ApiKeyId(principal.name)
+        return principal
 
-    async def _call(self, path: str, headers: Mapping[str, str], body: bytes, key: ApiKeyId | None) -> Any:
+    async def _call(self, path: str, headers: Mapping[str, str], body: bytes, caller: Principal) -> Any:
         port, _, name = path.partition("/")
-        token = headers.get(LEASE_HEADER.lower(), "")
+        token, key = headers.get(LEASE_HEADER.lower(), ""), _key_of(caller)
         if port == "leases":
-            return await self._call_leases(name, token, body, key)
+            return await self._call_leases(name, token, body, caller)
         if (port, name) == ("journal", "commit"):
             return await self._commit(token, headers.get(COMMIT_HEADER.lower(), ""), body, key)
         method = METHODS.get((port, name))
@@ -165,13 +170,37 @@ class ControlRpc:
         # A journal refuses a lost lease itself; the other ports would not notice.
         lease = await (self._cached_lease(token, key) if port == "journal" else self._find(token, key))
         arguments = _decode(body, method.arguments)
-        named = {field: getattr(arguments, field) for field in method.arguments.__struct_fields__}
+        named = {
+            field: await self._of_own_agent(lease, getattr(arguments, field))
+            for field in method.arguments.__struct_fields__
+        }
         return await getattr(getattr(self._ports, port), name)(lease, **named)
 
-    async def _call_leases(self, name: str, token: str, body: bytes, key: ApiKeyId | None) -> Any:
+    async def _of_own_agent(self, lease: Lease, argument: Any) -> Any:
+        """Return a new run with the pool and version of its agent, not the worker's; any other argument as it is."""
+        if not isinstance(argument, NewRun):
+            return argument
+        thread_agent = argument.thread.agent_type if isinstance(argument.thread, NewThread) else None
+        type_ = argument.agent_type or thread_agent or lease.run.agent_type
+        agents = {each.name: each for each in await self._ports.library.agents(lease)}
+        agent = agents.get(type_.removeprefix(DISTILLER_PREFIX))
+        version = None if agent is None else agent.version
+        if is_distiller(type_):
+            version = lease.run.agent_version
+        return replace(
+            argument,
+            pool=DEFAULT_POOL if agent is None else agent.pool,
+            agent_version=UNSET if version is None else version,
+        )
+
+    async def _call_leases(self, name: str, token: str, body: bytes, caller: Principal) -> Any:
+        key = _key_of(caller)
         match name:
             case "claim":
-                return await self._claim(_decode(body, ClaimBody), key)
+                return await self._claim(_decode(body, ClaimBody), caller)
+            case "check_pools":
+                _check_pools(caller, _decode(body, PoolsBody).pools)
+                return None
             case "renew":
                 return await self._renew(_decode(body, RenewBody), key)
             case "release":
@@ -186,21 +215,34 @@ class ControlRpc:
             case "queue_state":
                 return await self._leases.queue_state()
             case "beat":
-                return await self._workers.beat(_decode(body, NewWorker))
+                worker = _decode(body, NewWorker)
+                _check_pools(caller, worker.pools)
+                return await self._workers.beat(worker, api_key=key)
             case "leave":
-                return await self._workers.leave(_decode(body, LeaveBody).owner)
+                return await self._workers.leave(_decode(body, LeaveBody).owner, api_key=key)
             case _:
                 raise NotFound(f"the RPC has no method `leases/{name}`")
 
-    async def _claim(self, body: ClaimBody, key: ApiKeyId | None) -> list[ClaimedLease]:
-        leases = await self._leases.claim(body.owner, lease=timedelta(seconds=body.lease_seconds), limit=body.limit)
+    async def _claim(self, body: ClaimBody, caller: Principal) -> list[ClaimedLease]:
+        """Claim runs of the pools and spaces of a key, and of no others."""
+        key, where = _key_of(caller), ClaimFilter(pools=_check_pools(caller, body.pools), spaces=caller.space_ids)
+        duration = timedelta(seconds=body.lease_seconds)
+        leases = await self._leases.claim(body.owner, lease=duration, limit=body.limit, where=where)
         tokens = [format_lease_token(lease_ref(lease), new_secret()) for lease in leases]
         if leases:
             hashes = [hash_secret(token) for token in tokens]
             await self._worker_leases.issue(leases, token_hashes=hashes, api_key=key)
         for lease, token in zip(leases, tokens, strict=True):
             self._remember(token, key, lease)
-        return [ClaimedLease(lease=lease, token=token) for lease, token in zip(leases, tokens, strict=True)]
+        opened = [await self._opened(lease) if index < MAX_OPENED else lease for index, lease in enumerate(leases)]
+        return [ClaimedLease(lease=lease, token=token) for lease, token in zip(opened, tokens, strict=True)]
+
+    async def _opened(self, lease: Lease) -> Lease:
+        """Return a claimed lease with what its worker reads first, which saves it a request."""
+        try:
+            return replace(lease, snapshot=lease.snapshot or await self._ports.journal.open(lease))
+        except LeaseLost:
+            return lease
 
     async def _renew(self, body: RenewBody, key: ApiKeyId | None) -> list[RenewedLease]:
         """Renew leases and return those that are still held."""
@@ -226,6 +268,8 @@ class ControlRpc:
         parts = {field: getattr(decoded, field) for field in CommitBody.__struct_fields__}
         try:
             lease = await self._cached_lease(token, key)
+            for field in ("children", "follow_ups"):
+                parts[field] = [await self._of_own_agent(lease, new) for new in parts[field]]
             return await self._ports.journal.commit(Commit(lease=lease, number=numbered, **parts))
         except LeaseLost:
             # The commit may have ended its own lease, and only its result was lost.
@@ -262,14 +306,15 @@ class ControlRpc:
         if len(self._held) > MAX_CACHED_LEASES:
             self._held.popitem(last=False)
 
-    async def _send_hints(self, receive: Any, send: Any) -> None:
-        """Stream the hints that concern workers, until the worker disconnects."""
+    async def _send_hints(self, caller: Principal, receive: Any, send: Any) -> None:
+        """Stream the hints that concern workers and name no run of another space, until the worker disconnects."""
         pending, wake = WakeHint(everything=True), WakeEvent()
 
         def on_hint(hint: WakeHint) -> None:
             nonlocal pending
             if hint.queue or hint.delayed or hint.ended or hint.everything:
-                pending |= replace(hint, runs=frozenset(), grown=())
+                ended = frozenset(name for name in hint.ended if caller.can_access(name[0]))
+                pending |= replace(hint, runs=frozenset(), grown=(), ended=ended)
                 wake.set()
 
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/jsonl")]})
@@ -287,6 +332,23 @@ class ControlRpc:
                     await wake.wait(seconds=HINT_KEEPALIVE_SECONDS)
         finally:
             await cancel_and_wait([gone])
+
+
+def _key_of(caller: Principal) -> ApiKeyId | None:
+    return None if caller.name is None else ApiKeyId(caller.name)
+
+
+def _check_pools(caller: Principal, pools: Sequence[str]) -> tuple[str, ...]:
+    """Return pools that a worker may claim from, or raise `Forbidden`."""
+    names = check_pools(pools)
+    if not names:
+        raise Invalid("a worker claims from at least one pool", field="pools")
+    foreign = [name for name in names if caller.pools is not None and name not in caller.pools]
+    if foreign:
+        raise Forbidden(
+            f"this key may not claim from the pool `{foreign[0]}`: it is bound to {', '.join(caller.pools or ())}"
+        )
+    return names
 
 
 async def _disconnected(receive: Any) -> None:

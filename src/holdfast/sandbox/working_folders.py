@@ -18,6 +18,7 @@ from typing import Final
 
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid, NotFound, TooLarge, Unavailable
 from holdfast.domain.working_path import WORKING_ROOT, WorkingPath, is_outside_workspace, parse_working_path, split_path
+from holdfast.ports.folders import ScannedEntry
 from holdfast.ports.tools import EntryKind, FileSnapshot, FolderEntry, FolderListing
 from holdfast.sandbox.safe_open import FOLDER_FLAGS, Opener, default_opener, ensure_folder, open_beneath
 
@@ -112,6 +113,75 @@ class OpenFolder:
                 os.unlink(name, dir_fd=parent)
             os.fsync(parent)
 
+    def scan(self, path: WorkingPath) -> Iterator[ScannedEntry]:
+        """Yield the entries of a folder."""
+        with wrap_os_errors(self._root, path), open_beneath(self._opener, self._root, path, FOLDER_FLAGS) as handle:
+            with os.scandir(handle) as scan:
+                names = [entry.name for entry in scan if not entry.name.startswith(TEMPORARY_PREFIX)]
+            for name in names:
+                status = _stat(handle, name)
+                if status is None:
+                    continue
+                kind = _ENTRY_KINDS.get(stat.S_IFMT(status.st_mode), EntryKind.OTHER)
+                target = os.readlink(name, dir_fd=handle) if kind is EntryKind.LINK else ""
+                executable = kind is EntryKind.FILE and bool(status.st_mode & stat.S_IXUSR)
+                yield ScannedEntry(name, kind, status.st_size, executable, _stamp(status), target)
+
+    def content(self, path: WorkingPath, *, max_bytes: int) -> bytes:
+        """Return the content of a file."""
+        return self.read(path, max_bytes=max_bytes).content
+
+    def put_file(self, path: WorkingPath, content: bytes, *, executable: bool) -> None:
+        """Create or replace a file."""
+        with self._place(path) as (parent, name):
+            temporary = f"{TEMPORARY_PREFIX}restore-{token_hex(8)}"
+            with _temporary_file(parent, temporary, content, like=None) as new:
+                os.chmod(new, 0o755 if executable else 0o644, dir_fd=parent)
+                os.rename(new, name, src_dir_fd=parent, dst_dir_fd=parent)
+
+    def put_link(self, path: WorkingPath, target: str) -> None:
+        """Create or replace a link."""
+        with self._place(path) as (parent, name):
+            os.symlink(target, name, dir_fd=parent)
+
+    def put_folder(self, path: WorkingPath) -> None:
+        """Create a folder."""
+        with wrap_os_errors(self._root, path), ensure_folder(self._opener, self._root, path):
+            pass
+
+    def remove(self, path: WorkingPath) -> None:
+        """Remove a path, and the parent folders that are empty then."""
+        folder, name = split_path(path)
+        with suppress(NotFound, Invalid), wrap_os_errors(self._root, path):
+            with open_beneath(self._opener, self._root, folder, FOLDER_FLAGS) as parent:
+                _remove(parent, name)
+            while folder != WORKING_ROOT:
+                folder, name = split_path(folder)
+                with open_beneath(self._opener, self._root, folder, FOLDER_FLAGS) as parent:
+                    try:
+                        os.rmdir(name, dir_fd=parent)
+                    except OSError:
+                        return
+
+    @contextmanager
+    def _place(self, path: WorkingPath) -> Iterator[tuple[int, str]]:
+        """Open the folder of a path, whatever had the path before is removed; yield the handle and the name."""
+        folder, name = split_path(path)
+        with wrap_os_errors(self._root, path), ensure_folder(self._opener, self._root, folder) as parent:
+            _remove(parent, name)
+            yield parent, name
+
+
+def _remove(parent: int, name: str) -> None:
+    """Remove an entry with everything in it, if it exists. Links are not followed."""
+    status = _stat(parent, name)
+    if status is None:
+        return
+    if stat.S_ISDIR(status.st_mode):
+        shutil.rmtree(name, dir_fd=parent)
+    else:
+        os.unlink(name, dir_fd=parent)
+
 
 @contextmanager
 def _temporary_file(parent: int, name: str, content: bytes, *, like: os.stat_result | None) -> Iterator[str]:
@@ -193,6 +263,12 @@ class WorkspaceFolders:
                     root = handles.enter_context(ensure_folder(self._opener, top, path))
             yield OpenFolder(root, opener=self._opener)
 
+    @contextmanager
+    def restorable(self, name: str) -> Iterator[OpenFolder]:
+        """Open a folder of the workspace to scan and restore it."""
+        with self.open(name) as folder:
+            yield folder
+
     def reserve(self, name: str, path: WorkingPath) -> bool:
         """Reserve a path by creating an empty folder there; return false if the path exists."""
         folder, last = split_path(path)
@@ -261,11 +337,11 @@ class WorkspaceFolders:
             lambda parent, moved: shutil.rmtree(moved, dir_fd=parent, onerror=_log_undeleted),
         )
 
-    def put_aside(self, name: str) -> None:
+    def put_aside(self, name: str, *, content: str) -> None:
         """Move a folder out of the way, and log where it is."""
         place = split_path(parse_working_path(name))[0]
-        message = "`%s` had files of another space of that id, which are now in `%s`: delete them if nobody needs them"
-        self._move_away(name, ASIDE_PREFIX, lambda _, moved: _log.warning(message, name, f"{place}/{moved}"))
+        message = "`%s` had %s, which are now in `%s`: delete them if nobody needs them"
+        self._move_away(name, ASIDE_PREFIX, lambda _, moved: _log.warning(message, name, content, f"{place}/{moved}"))
 
     def _move_away(self, name: str, prefix: str, then: Callable[[int, str], None]) -> None:
         folder, last = split_path(parse_working_path(name))

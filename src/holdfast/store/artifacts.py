@@ -64,6 +64,7 @@ class SqlArtifacts(SqlPort):
         space: SpaceId,
         *,
         run: RunId | None = None,
+        title: str | None = None,
         limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Artifact]:
@@ -72,7 +73,15 @@ class SqlArtifacts(SqlPort):
         (before,) = parse_cursor(cursor, first_page=[2**62])
         key = await space_key(tx, space)
         run_key = None if run is None else await run_key_of(tx, space, run)
-        rows = await tx.all("list_artifacts", space_key=key, before=before, run_key=run_key, limit=limit + 1)
+        rows = await tx.all(
+            "list_artifacts",
+            space_key=key,
+            before=before,
+            run_key=run_key,
+            title=title,
+            lower_title=title and title.lower(),
+            limit=limit + 1,
+        )
         return to_page(
             rows,
             limit,

@@ -3,14 +3,15 @@
 Values that cannot be stored are refused here, before the commit joins a batch.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.domain.commit import Commit, Lease, check_commit
-from holdfast.domain.context import strip_texts
+from holdfast.domain.content import Json
+from holdfast.domain.context import RECALL_VALUE, recalled_memory, strip_texts
 from holdfast.domain.errors import TooLarge
 from holdfast.domain.events import Event, encode_event, event_type
 from holdfast.domain.ids import RunId
@@ -18,6 +19,7 @@ from holdfast.domain.instant import millis
 from holdfast.domain.limits import ZERO_USAGE, Usage, nanodollars
 from holdfast.domain.message import NewMessage
 from holdfast.domain.run import Move, RunStatus
+from holdfast.domain.run_skills import SKILLS_VALUE, read_run_skills
 from holdfast.domain.step import Step, StepKind, StepState
 from holdfast.store.encoding import dump_json, dump_optional_json
 from holdfast.store.transaction import JournalEntry
@@ -58,6 +60,8 @@ class PreparedCommit(msgspec.Struct, frozen=True, kw_only=True):
     steps: Sequence[tuple[Any, ...]] = ()
     """Values of the statement `put_steps` for each step, from `number` to `first_token_at`."""
     values: Sequence[tuple[str, str]] = ()
+    uses: Sequence[tuple[str, str]] = ()
+    """Kind and name of each memory that comes into the prompt, and of each skill that becomes active."""
     contexts: Sequence[tuple[int, str]] = ()
     """Step number and encoded snapshot."""
     texts: Sequence[tuple[str, str]] = ()
@@ -106,6 +110,7 @@ def prepare_commit(commit: Commit, *, known_texts: Collection[tuple[int, str]] =
         messages=list(map(message_row, commit.messages)),
         steps=list(map(_step_values, commit.steps)),
         values=[(name, dump_json(value)) for name, value in commit.values.items()],
+        uses=[*dict.fromkeys(_uses(commit.values))] if commit.values else (),
         contexts=[(context.step, dump_json(strip_texts(context))) for context in commit.contexts],
         texts=[
             (digest, text)
@@ -117,6 +122,13 @@ def prepare_commit(commit: Commit, *, known_texts: Collection[tuple[int, str]] =
         move=commit.move,
         starts_model_call=any(step.kind is StepKind.MODEL and step.state is StepState.STARTED for step in commit.steps),
     )
+
+
+def _uses(values: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    if SKILLS_VALUE in values and (skills := read_run_skills(values)) is not None:
+        yield from (("skill", skill.name) for skill in skills.active)
+    if RECALL_VALUE in values:
+        yield from (("memory", item.id) for item in recalled_memory(values).items if item.kind.is_memory)
 
 
 def event_row(event: Event) -> tuple[str, str]:

@@ -231,6 +231,8 @@ async def _add_values(tx: Transaction, accepted: Sequence[PreparedCommit], seque
         at = last[commit.lease.run_key] if own is None else own[-1]
         rows += [(commit.lease.run_key, name, at, value) for name, value in commit.values]
     await tx.many("add_values", rows)
+    uses = [(each.lease.space_key, *use, each.lease.run_key) for each in with_values for use in each.uses]
+    await tx.many("add_run_uses", uses)
 
 
 async def _add_usage(tx: Transaction, accepted: Sequence[PreparedCommit]) -> None:
@@ -311,14 +313,14 @@ async def _move_runs(tx: Transaction, accepted: Sequence[PreparedCommit], *, loc
     await tx.many("pause_deadlines", [(tx.now + offset, run_key) for run_key in pausing])
     finished = await _finish_runs(tx, [(commit, move) for commit, move in moving if move.to.terminal])
     notifications = [
-        notification_row(tx, commit.lease.space_key, commit.lease.run, move.to, move.reason)
+        notification_row(tx, commit.lease.space_key, commit.lease.run, move.to, move.reason, _own_interrupts(move))
         for commit, move in moving
         if _notifies_people(move)
     ]
     await tx.many("add_to_outbox", notifications)
     queued = [move for _, move in moving if move.to is RunStatus.QUEUED]
     tx.hints.add(
-        queue=any(move.wait_until is None for move in queued),
+        queue=any(move.wait_until is None for move in queued) or any(each.lease.space_limited for each, _ in moving),
         delayed=any(move.wait_until is not None for move in queued),
         news=bool(notifications),
     )
@@ -385,6 +387,10 @@ def _notifies_people(move: Move) -> bool:
         return move.to in NOTIFICATION_KINDS
     only_of_subagents = bool(move.asks) and all("subagentRunId" in interrupt for interrupt in move.asks)
     return move.reason == WaitsFor.PERSON and not only_of_subagents
+
+
+def _own_interrupts(move: Move) -> list[InterruptId]:
+    return [interrupt["id"] for interrupt in move.asks if "subagentRunId" not in interrupt]
 
 
 def _interrupt_values(tx: Transaction, new: NewInterrupt, lease: Lease, clock_offset: int) -> tuple[Any, ...]:

@@ -23,6 +23,7 @@ from holdfast.domain.permission import RIGHTS_VALUE
 from holdfast.domain.placement import child_nesting
 from holdfast.domain.run import PRIORITY_HEAD_START_MS, Run, RunStatus, queue_key
 from holdfast.domain.thread import NewThread, casefold_title
+from holdfast.domain.worker import DEFAULT_POOL
 from holdfast.ports.log import LogAppend, log_head
 from holdfast.store.commit_rows import MessageRow, event_row, message_row
 from holdfast.store.conditions import message_occurrences, note_occurrences
@@ -249,6 +250,7 @@ def _build_run(tx: Transaction, new: NewRun, placement: RunPlacement) -> Run:
         tags=new.tags,
         limits=new.limits,
         output_schema=None if new.output_schema is UNSET else new.output_schema,
+        agent_version=None if new.agent_version is UNSET else new.agent_version,
         iterations=0,
         attempt=0,
         wait_until=_wait_until(tx, new),
@@ -314,6 +316,7 @@ def _run_values(tx: Transaction, run: Run, placement: RunPlacement) -> tuple[Any
         dump_json(run.tags),
         dump_json(run.limits),
         dump_optional_json(run.output_schema),
+        run.agent_version,
         run.idempotency_key,
         run.created_by,
         tx.now,
@@ -331,6 +334,9 @@ def _head_values(tx: Transaction, insert: _RunInsert) -> tuple[Any, ...]:
         tx.now if insert.placement.may_start else None,
         wait_until,
         run.last_event_seq,
+        run_key_or_none(insert.placement.base or insert.placement.parent),
+        insert.placement.space_key,
+        DEFAULT_POOL if insert.new.pool is UNSET else insert.new.pool,
     )
 
 

@@ -59,6 +59,7 @@ _COPIES: Final = (
     _Scan("scan_outbox", "rewrite_outbox", "a"),
     _Scan("scan_timers", "rewrite_timer", "a"),
     _Scan("scan_schedules", "rewrite_schedule", "ab"),
+    _Scan("scan_firings", "rewrite_firing", "a"),
     _Scan("scan_reminders", "rewrite_reminder", "abcde"),
     _Scan("scan_conditions", "rewrite_condition", "ab"),
     _Scan("scan_deliveries", "rewrite_delivery", "a"),
@@ -242,7 +243,13 @@ async def _count_items(tx: Transaction, key: int, selected: _Selection) -> int:
 async def _drop_memories(tx: Transaction, key: int, selected: _Selection) -> None:
     for memory_key in selected.memories:
         await remove_source(tx, key, RecallKind.MEMORY, memory_key)
-        for statement in ("drop_memory_versions", "drop_memory_sources", "drop_memory_edges", "drop_memory"):
+        for statement in (
+            "drop_memory_versions",
+            "drop_memory_sources",
+            "drop_memory_edges",
+            "drop_memory_uses",
+            "drop_memory",
+        ):
             await tx.run(statement, memory_key=memory_key)
     await tx.run("drop_unused_entities", space_key=key)
 

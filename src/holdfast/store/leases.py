@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.domain.claim_round import ClaimRound
 from holdfast.domain.commit import Lease, RunSnapshot
 from holdfast.domain.errors import HoldfastError, Invalid, LeaseLost
 from holdfast.domain.ids import OwnerId, RunId
@@ -17,9 +18,11 @@ from holdfast.domain.limits import MAX_ATTEMPTS, attempts_exhausted, backoff_ms
 from holdfast.domain.page import check_page_size
 from holdfast.domain.run import Run, RunError, RunStatus
 from holdfast.domain.timer import NewTimer
+from holdfast.domain.worker import DEFAULT_CLAIM, ClaimFilter
 from holdfast.metrics.meters import Meters
 from holdfast.ports.log import LogAppend, log_head
 from holdfast.ports.queue import QueueState
+from holdfast.store.claims import ClaimRequest, claim_heads
 from holdfast.store.run_end import RunEnd, end_run_trees, lock_run_trees, queue_dependent_runs
 from holdfast.store.run_rows import to_run
 from holdfast.store.run_state import budget_keys_of_run, has_budget
@@ -27,6 +30,8 @@ from holdfast.store.timers import timer_values
 from holdfast.store.transaction import Batch, Database, Row, SqlPort, Transaction, reads, store_time
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
+MAX_ROUNDS: Final = 1000
+"""Sets of pools and spaces whose round is remembered; a forgotten one begins again."""
 
 
 class SqlLeases(SqlPort):
@@ -35,11 +40,16 @@ class SqlLeases(SqlPort):
     def __init__(self, database: Database, meters: Meters) -> None:
         super().__init__(database)
         self._meters = meters
+        self._rounds: dict[ClaimFilter, ClaimRound] = {}
 
-    async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
-        """Lease queued runs to `owner`, the most urgent first."""
+    async def claim(
+        self, owner: OwnerId, *, lease: timedelta, limit: int = 1, where: ClaimFilter = DEFAULT_CLAIM
+    ) -> list[Lease]:
+        """Lease queued runs to `owner`."""
         check_page_size(limit, maximum=1000)
-        claimed = await self._database.submit_to_batch(CLAIM_BATCH, ClaimRequest(owner, _lease_ms(lease), limit))
+        turns = self._rounds.get(where) or self._add_round(where)
+        request = ClaimRequest(owner, _lease_ms(lease), limit, where, turns)
+        claimed = await self._database.submit_to_batch(CLAIM_BATCH, request)
         self._meters.claimed.add(len(claimed))
         return claimed
 
@@ -114,6 +124,12 @@ class SqlLeases(SqlPort):
         self._meters.leases_expired.add(len(requeued))
         return requeued
 
+    def _add_round(self, where: ClaimFilter) -> ClaimRound:
+        if len(self._rounds) >= MAX_ROUNDS:
+            del self._rounds[next(iter(self._rounds))]
+        self._rounds[where] = ClaimRound()
+        return self._rounds[where]
+
     @reads
     async def queue_state(self, tx: Transaction) -> QueueState:
         """Return whether a run may be claimed."""
@@ -149,10 +165,11 @@ async def requeue_expired_run(tx: Transaction, expired: Row, *, cap: int) -> boo
 
 
 async def release_all_leases(tx: Transaction, *, cap: int) -> None:
-    """Release every run and every timer at once: the process that held them is gone."""
+    """Release every run, timer and delivery at once: the process that held them is gone."""
     for head in await tx.all("expired_heads", now=2**62):
         await requeue_expired_run(tx, head, cap=cap)
-    await tx.run("free_timers")
+    for statement in ("free_timers", "free_deliveries"):
+        await tx.run(statement)
 
 
 async def _fail_exhausted_run(tx: Transaction, expired: Row) -> bool:
@@ -183,14 +200,6 @@ _MAX_DEADLINE_SECONDS: Final = 1000 * 365 * 24 * 3600
 """A date further away may not be representable."""
 
 
-class ClaimRequest(msgspec.Struct, frozen=True, eq=False):
-    """A worker's request for up to `limit` runs."""
-
-    owner: OwnerId
-    lease_ms: int
-    limit: int
-
-
 class ClaimedRun(msgspec.Struct, frozen=True):
     """A claimed run with its keys, and its snapshot if that needs no read."""
 
@@ -202,14 +211,14 @@ class ClaimedRun(msgspec.Struct, frozen=True):
 
 
 async def _claim_batch(tx: Transaction, claims: Sequence[ClaimRequest]) -> list[list[Lease] | HoldfastError]:
-    """Serve several claims; the most urgent runs go to the earliest claims."""
-    await tx.run("wake_delayed", now=tx.lease_now)
-    groups: dict[tuple[OwnerId, int], list[ClaimRequest]] = {}
+    """Serve several claims; the runs whose turn is first go to the earliest claims."""
+    groups: dict[tuple[OwnerId, int, ClaimFilter], list[ClaimRequest]] = {}
     for claim in claims:
-        groups.setdefault((claim.owner, claim.lease_ms), []).append(claim)
+        groups.setdefault((claim.owner, claim.lease_ms, claim.where), []).append(claim)
     claimed: dict[ClaimRequest, list[Lease]] = {}
-    for (owner, lease_ms), group in groups.items():
-        leases = await _claim_runs(tx, owner, lease_ms, limit=sum(claim.limit for claim in group))
+    for (owner, lease_ms, _), group in groups.items():
+        heads = await claim_heads(tx, group[0], limit=sum(claim.limit for claim in group))
+        leases = await _to_leases(tx, owner, lease_ms, heads)
         for claim in group:
             claimed[claim], leases = leases[: claim.limit], leases[claim.limit :]
     return [claimed[claim] for claim in claims]
@@ -218,12 +227,9 @@ async def _claim_batch(tx: Transaction, claims: Sequence[ClaimRequest]) -> list[
 CLAIM_BATCH: Final = Batch(key=lambda claim: claim, apply=_claim_batch, durable=False)
 
 
-async def _claim_runs(tx: Transaction, owner: OwnerId, lease_ms: int, *, limit: int) -> list[Lease]:
-    rows = await tx.all("claim_heads", owner=owner, now=tx.lease_now, lease=lease_ms, limit=limit)
-    tx.hints.add(emptied=len(rows) < limit)
-    ordered = sorted(rows, key=lambda row: (row["queue_key"], row["run_key"]))
-    runs = await _claimed_runs(tx, rows)
-    leases = [await to_lease(tx, owner, head, runs[head["run_key"]]) for head in ordered]
+async def _to_leases(tx: Transaction, owner: OwnerId, lease_ms: int, heads: Sequence[Row]) -> list[Lease]:
+    runs = await _claimed_runs(tx, heads)
+    leases = [await to_lease(tx, owner, head, runs[head["run_key"]]) for head in heads]
     deadlines = []
     for lease in leases:
         seconds = lease.run.limits.max_duration_seconds
@@ -281,4 +287,5 @@ async def to_lease(tx: Transaction, owner: OwnerId, head: Row, claimed: ClaimedR
         run=run,
         snapshot=claimed.snapshot,
         reminders_due=bool(head["reminders_due"]),
+        space_limited=bool(head["space_limited"]),
     )

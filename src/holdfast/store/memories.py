@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from holdfast.domain.condition import ConditionEvent, Occurrence
@@ -38,7 +39,7 @@ from holdfast.ports.memory import KeptMemory
 from holdfast.store.conditions import note_occurrences
 from holdfast.store.encoding import dump_json, load_content, load_json, parse_cursor, to_page
 from holdfast.store.spaces import lock_space_shared, space_key
-from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
+from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, quick_reads, reads, writes
 
 MAX_SUPERSESSION_CHAIN: Final = 10_000
 _sources_decoder = msgspec.json.Decoder(list[MemorySource])
@@ -70,13 +71,13 @@ class SqlMemories(SqlPort):
         """Return a memory in its current version."""
         return to_memory(await memory_row(tx, space, memory))
 
-    @reads
+    @quick_reads
     async def equal(self, tx: Transaction, space: SpaceId, text: str) -> list[Memory]:
         """Return the memories that state the same."""
         key = await space_key(tx, space)
         return [to_memory(row) for row in await tx.all("equal_memories", space_key=key, digest=memory_digest(text))]
 
-    @reads
+    @quick_reads
     async def get_many(self, tx: Transaction, space: SpaceId, memories: Sequence[MemoryId]) -> list[Memory]:
         """Return the named memories that exist."""
         await space_key(tx, space)
@@ -111,10 +112,21 @@ class SqlMemories(SqlPort):
         )
         return to_page(rows, limit, value=to_memory, cursor=lambda row: str(row["memory_key"]))
 
-    @reads
-    async def standing(self, tx: Transaction, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE) -> list[Memory]:
-        """Return the standing memories in force, newest first."""
-        rows = await tx.all("standing_memories", space_key=await space_key(tx, space), now=tx.now, limit=limit)
+    @quick_reads
+    async def standing(
+        self,
+        tx: Transaction,
+        space: SpaceId,
+        *,
+        proposed_by: str | None | UnsetType = UNSET,
+        limit: int = DEFAULT_PAGE_SIZE,
+    ) -> list[Memory]:
+        """Return the standing memories in force, and those that an author proposed, newest first."""
+        names = {"space_key": await space_key(tx, space), "now": tx.now, "limit": limit}
+        rows = list(await tx.all("standing_memories", **names))
+        if proposed_by is not UNSET:
+            rows += await tx.all("proposed_standing_memories", author=proposed_by or "", **names)
+            rows = sorted(rows, key=lambda row: int(row["memory_key"]), reverse=True)[:limit]
         return [to_memory(row) for row in rows]
 
     @writes

@@ -29,7 +29,7 @@ from holdfast.store.encoding import load_content, load_json
 from holdfast.store.memories import memory_row, to_memory
 from holdfast.store.messages import AFTER_LAST_SEQUENCE
 from holdfast.store.spaces import space_key
-from holdfast.store.transaction import Row, SqlPort, Transaction, reads
+from holdfast.store.transaction import Row, SqlPort, Transaction, quick_reads, reads
 
 MAX_GRAPH_DEPTH: Final = 4
 MAX_GRAPH_HITS: Final = 200
@@ -46,11 +46,13 @@ class SqlMemoryGraph(SqlPort):
         """Return a memory with its sources, what it replaced, and what replaced it."""
         row = await memory_row(tx, space, memory)
         found = to_memory(row)
-        messages = []
-        for source in found.sources:
-            node = await _message_node(tx, row["space_key"], source.thread_id, source.message_id)
-            if node is not None:
-                messages.append(replace(node, kind=source.kind, start=source.start, end=source.end))
+        names = [(source.thread_id, source.message_id) for source in found.sources]
+        nodes = {(node.thread_id, node.id): node for node in await _named_nodes(tx, row["space_key"], names)}
+        messages = [
+            replace(nodes[name], kind=source.kind, start=source.start, end=source.end)
+            for source, name in zip(found.sources, names, strict=True)
+            if name in nodes
+        ]
         return Provenance(
             memory=found,
             messages=messages,
@@ -118,76 +120,89 @@ class SqlMemoryGraph(SqlPort):
             "descending": int(query.descending),
             "limit": query.limit,
         }
-        messages = [await to_message_node(tx, row) for row in await tx.all("messages_between", **span)]
+        messages = await _to_message_nodes(tx, await tx.all("messages_between", **span))
         memories = await tx.all("memories_between", now=tx.now, **span)
         return Timeline(messages=messages, memories=[to_memory(row) for row in memories])
 
-    @reads
+    @quick_reads
     async def messages(
         self, tx: Transaction, space: SpaceId, names: Sequence[tuple[ThreadId, MessageId]]
     ) -> list[MessageNode]:
         """Return the named messages that exist."""
         key = await space_key(tx, space)
-        found = [await _message_node(tx, key, thread, message) for thread, message in dict.fromkeys(names)]
-        return [node for node in found if node is not None]
+        nodes = await _named_nodes(tx, key, names)
+        replaced = await _superseding(tx, key, names)
+        return [replace(node, superseded_by=replaced.get((node.thread_id, node.id), [])) for node in nodes]
 
-    @reads
+    @quick_reads
     async def neighbours(
         self, tx: Transaction, space: SpaceId, names: Sequence[tuple[ThreadId, int]]
     ) -> list[MessageNode]:
         """Return what was said just before and after some messages."""
         key = await space_key(tx, space)
-        found: dict[int, Row] = {}
-        for thread, sequence in dict.fromkeys(names):
-            for statement in ("message_said_before", "message_said_after"):
-                row = await tx.one(statement, space_key=key, thread_id=thread, sequence=sequence)
-                if row is not None and not is_forgotten(load_json(row["metadata"])):
-                    found[row["message_key"]] = row
-        return [await to_message_node(tx, row) for row in found.values()]
-
-    @reads
-    async def superseded_sources(
-        self, tx: Transaction, space: SpaceId, names: Sequence[tuple[ThreadId, MessageId]]
-    ) -> dict[tuple[ThreadId, MessageId], list[MemoryId]]:
-        """Return the memories that replaced everything that was taken from a message."""
-        key = await space_key(tx, space)
-        replaced = {}
-        for thread, message in dict.fromkeys(names):
-            rows = await tx.all("memories_of_message", space_key=key, thread_id=thread, message_id=message)
-            if rows and all(row["status"] == MemoryStatus.SUPERSEDED for row in rows):
-                replaced[(thread, message)] = list(dict.fromkeys(row["superseded_by"] for row in rows))
-        return replaced
+        rows = await tx.many("messages_said_around", [(key, *name) for name in dict.fromkeys(names)])
+        found = {row["message_key"]: row for row in rows if not is_forgotten(load_json(row["metadata"]))}
+        return await _to_message_nodes(tx, list(found.values()))
 
 
-async def to_message_node(tx: Transaction, row: Row) -> MessageNode:
-    """Return a message with the untrusted sources that its author had read."""
-    role = Role(row["role"])
-    return MessageNode(
-        id=row["id"],
-        thread_id=row["thread_id"],
-        run_id=row["run_id"],
-        sequence=row["sequence"],
-        role=role,
-        speaker=row["created_by"],
-        text=plain_text(load_content(row["content"])),
-        at=instant(row["created_at"]),
-        taint=await message_taint(tx, row),
-    )
+async def _named_nodes(tx: Transaction, key: int, names: Sequence[tuple[ThreadId, MessageId]]) -> list[MessageNode]:
+    """Return the named messages that exist, in the order of their names; of one id on a thread the newest."""
+    order = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    rows = await tx.many("messages_in_threads", [(key, *name) for name in order])
+    newest = {(row["thread_id"], row["id"]): row for row in rows}
+    return await _to_message_nodes(tx, sorted(newest.values(), key=lambda row: order[row["thread_id"], row["id"]]))
 
 
-async def message_taint(tx: Transaction, row: Row) -> list[str]:
-    """Return the untrusted sources behind a message: none for the words of a person."""
-    if row["role"] in (Role.USER, Role.SYSTEM):
-        source = load_json(row["metadata"]).get(SOURCE_METADATA_KEY)
-        return [source] if isinstance(source, str) and source else []
-    cut = AFTER_LAST_SEQUENCE if row["sequence"] is None else row["sequence"]
-    value = await tx.one("value_at", run_key=row["run_key"], name=TAINT_VALUE, cut=cut)
-    return [] if value is None else read_taint({TAINT_VALUE: load_json(value["value"])}).names()
+async def _superseding(
+    tx: Transaction, key: int, names: Sequence[tuple[ThreadId, MessageId]]
+) -> dict[tuple[ThreadId, MessageId], list[MemoryId]]:
+    """Return, for messages whose statements were all superseded, the memories that replaced them."""
+    kept: dict[tuple[ThreadId, MessageId], list[Row]] = {}
+    for row in await tx.many("memories_of_messages", [(key, *name) for name in dict.fromkeys(names)]):
+        kept.setdefault((row["thread_id"], row["message_id"]), []).append(row)
+    return {
+        name: list(dict.fromkeys(row["superseded_by"] for row in rows))
+        for name, rows in kept.items()
+        if all(row["status"] == MemoryStatus.SUPERSEDED for row in rows)
+    }
 
 
-async def _message_node(tx: Transaction, key: int, thread: ThreadId, message: MessageId) -> MessageNode | None:
-    row = await tx.one("message_in_thread", space_key=key, thread_id=thread, message_id=message)
-    return None if row is None else await to_message_node(tx, row)
+async def _to_message_nodes(tx: Transaction, rows: Sequence[Row]) -> list[MessageNode]:
+    """Return messages with the untrusted sources that their authors had read."""
+    taints = await _taints(tx, rows)
+    return [
+        MessageNode(
+            id=row["id"],
+            thread_id=row["thread_id"],
+            run_id=row["run_id"],
+            sequence=row["sequence"],
+            role=Role(row["role"]),
+            speaker=row["created_by"],
+            text=plain_text(load_content(row["content"])),
+            at=instant(row["created_at"]),
+            taint=taints[row["message_key"]],
+        )
+        for row in rows
+    ]
+
+
+async def _taints(tx: Transaction, rows: Sequence[Row]) -> dict[int, list[str]]:
+    """Return the untrusted sources behind messages: none for the words of a person."""
+    found: dict[int, list[str]] = {}
+    cuts: dict[int, tuple[int, int]] = {}
+    for row in rows:
+        if row["role"] in (Role.USER, Role.SYSTEM):
+            source = load_json(row["metadata"]).get(SOURCE_METADATA_KEY)
+            found[row["message_key"]] = [source] if isinstance(source, str) and source else []
+        else:
+            cut = AFTER_LAST_SEQUENCE if row["sequence"] is None else row["sequence"]
+            cuts[row["message_key"]] = (row["run_key"], cut)
+    wanted = [(run, TAINT_VALUE, cut) for run, cut in dict.fromkeys(cuts.values())]
+    values = {(row["run_key"], row["cut"]): row["value"] for row in await tx.many("values_as_of", wanted)}
+    for message, name in cuts.items():
+        value = values[name]
+        found[message] = [] if value is None else read_taint({TAINT_VALUE: load_json(value)}).names()
+    return found
 
 
 async def _find_memory(tx: Transaction, space: SpaceId, memory: MemoryId | None) -> Memory | None:
@@ -203,7 +218,10 @@ async def _graph_node(tx: Transaction, key: int, space: SpaceId, node: str) -> G
     if row is not None:
         return _to_entity(row)
     row = await tx.one("messages_by_id", space_key=key, message_id=node)
-    return None if row is None else _to_graph_message(await to_message_node(tx, row))
+    if row is None:
+        return None
+    (message,) = await _to_message_nodes(tx, [row])
+    return _to_graph_message(message)
 
 
 async def _start_node(tx: Transaction, key: int, space: SpaceId, start: str) -> GraphNode:

@@ -5,11 +5,12 @@ identity column would hand out numbers in an order in which rows do not become v
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import count
 
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, NotFound
-from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.ids import InterruptId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import instant, maybe_instant
 from holdfast.domain.notification import NOTIFICATION_KINDS, Notification, NotificationKind
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, check_page_size
@@ -94,9 +95,12 @@ class SqlNotifications(SqlPort):
         return len(await tx.all("read_notifications", space_key=key, first=first, last=last, now=tx.now))
 
 
-def notification_row(tx: Transaction, space: int, run: Run, to: RunStatus, reason: str | None) -> NotificationRow:
-    """Return the values of the statement `add_to_outbox` for a move of a run."""
-    data = dump_json({"status": to, "reason": reason})
+def notification_row(
+    tx: Transaction, space: int, run: Run, to: RunStatus, reason: str | None, interrupts: Sequence[InterruptId] = ()
+) -> NotificationRow:
+    """Return the values of the statement `add_to_outbox` for a move of a run, which may wait for interrupts."""
+    named: Json = {"interrupt_ids": list(interrupts)} if interrupts else {}
+    data = dump_json({"status": to, "reason": reason, **named})
     return space, NOTIFICATION_KINDS[to].value, run.id, run.thread_id, data, tx.now
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from holdfast.domain.errors import Conflict
 from holdfast.domain.ids import RunId, SpaceId, ThreadId
 from holdfast.domain.inbox import InboxKind, decode_edit
+from holdfast.domain.instant import instant
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.domain.plan import Plan, ThreadTask, boundary_at_end, thread_tasks
 from holdfast.domain.plan_edit import AddPlanItem, PlanEdit, apply_edit, check_plan_edit
@@ -92,7 +93,7 @@ class SqlPlans(SqlPort):
             edit = replace(edit, task_id=row["number"], run_id=run["id"], agent_type=run["agent_type"])
         else:
             latest = await last_chain_messages(tx, run["run_key"], limit=_MESSAGES_AT_END)
-            edit = replace(edit, at=boundary_at_end(latest))
+            edit = replace(edit, at=boundary_at_end(latest), edited_at=instant(tx.now))
         plan = apply_edit(await _current_plan(tx, run), edit)
         data = dump_json({PLAN_VALUE: msgspec.to_builtins(edit)})
         if await put_inbox_item(tx, run["run_key"], kind=InboxKind.EDIT, data=data, created_by=by) is not None:

@@ -27,7 +27,7 @@ from holdfast.store.encoding import dump_json, load_json
 from holdfast.store.recall_items import add_passages, lock_indexes, remove_items, remove_source
 from holdfast.store.recall_sources import TailReader, message_source, source_of_key, to_message_source
 from holdfast.store.spaces import space_key
-from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
+from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, quick_reads, reads, writes
 
 _CURSORS: Final = {
     RecallKind.MESSAGE: "move_thread_cursor",
@@ -312,7 +312,7 @@ class SqlRecallIndex(SqlPort):
 
         return await self._database.read(find, quick=len(keys) <= MAX_QUICK_ROWS)
 
-    @reads
+    @quick_reads
     async def memory_sources(self, tx: Transaction, space: SpaceId, memories: Sequence[int]) -> dict[int, list[int]]:
         """Return the keys of the messages that memories came from."""
         await space_key(tx, space)
@@ -320,7 +320,7 @@ class SqlRecallIndex(SqlPort):
             key: [row["message_key"] for row in await tx.all("sources_of_memory", memory_key=key)] for key in memories
         }
 
-    @reads
+    @quick_reads
     async def thread_key(self, tx: Transaction, space: SpaceId, thread: ThreadId) -> int:
         """Return the key of a thread."""
         return int((await find_row(tx, "thread", "thread", space=space, id=thread))["thread_key"])

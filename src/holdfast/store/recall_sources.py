@@ -34,7 +34,10 @@ class TailReader:
             low = max(low, high - (limit - self.behind))
             self.behind += high - low
             self.pending[RecallKind.MESSAGE, thread["thread_key"]] = (low, high)
-            await self._read_messages(thread["thread_key"], low, high)
+            known_low, known_high = self._known.get((RecallKind.MESSAGE, thread["thread_key"]), (low, low))
+            after = known_high if known_low <= low <= known_high else low
+            if after < high:
+                await self._read_messages(thread["thread_key"], after, high)
             if self.behind >= limit or self.rows > self._max_rows:
                 break
         for kind, statement in ((RecallKind.MEMORY, "memories_behind"), (RecallKind.FILE, "documents_behind")):
@@ -44,11 +47,7 @@ class TailReader:
                 if self._known.get(name) != (version - 1, version) and self.rows <= self._max_rows:
                     self._add(await source_of_key(self._tx, kind, row["source_key"]))
 
-    async def _read_messages(self, thread_key: int, low: int, high: int) -> None:
-        known_low, known_high = self._known.get((RecallKind.MESSAGE, thread_key), (low, low))
-        after = known_high if known_low <= low <= known_high else low
-        if after >= high:
-            return
+    async def _read_messages(self, thread_key: int, after: int, high: int) -> None:
         names = {"thread_key": thread_key, "after": after, "before": high + 1, "limit": high - after}
         for row in await self._tx.all("messages_to_index", **names):
             self._add(await message_source(self._tx, row))

@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from holdfast.domain.cron import is_cron
 from holdfast.domain.errors import IdTaken
@@ -20,6 +20,7 @@ from holdfast.domain.reminder import (
     TriggerType,
     check_new_reminder,
     check_open,
+    patched_reminder,
     priority_of_rank,
     reminder_trigger,
     settled_status,
@@ -118,7 +119,7 @@ class SqlReminders(SqlPort):
     async def update(self, tx: Transaction, space: SpaceId, reminder: ReminderId, patch: ReminderPatch) -> Reminder:
         """Change the fields that `patch` sets."""
         row = await find_row(tx, "lock_reminder", "reminder", space=space, id=reminder)
-        new = replace(_as_new(to_reminder(row)), **patch.changes)
+        new = patched_reminder(to_reminder(row), patch)
         check_new_reminder(new)
         # A time that has passed stays valid as long as the trigger is not changed.
         now = await store_time(tx) if patch.changes_trigger else row["created_at"]
@@ -159,7 +160,7 @@ class SqlReminders(SqlPort):
             await tx.run("advance_schedule", schedule_key=row["schedule_key"], state=state, due_at=None)
             await tx.run("disarm_timer", space_key=row["space_key"], id=row["id"])
         elif found.trigger_type is not TriggerType.TIME:  # a recurring time has its next due time already
-            await _arm(tx, row, reminder_trigger(_as_new(found), now=await store_time(tx)))
+            await _arm(tx, row, reminder_trigger(patched_reminder(found), now=await store_time(tx)))
         return to_reminder(await find_row(tx, "reminder", "reminder", space=space, id=reminder))
 
     @writes
@@ -208,15 +209,6 @@ def _recurrence(new: NewReminder) -> str | None:
     value = new.trigger_value
     cron = new.trigger_type is TriggerType.TIME and isinstance(value, str) and is_cron(value)
     return value.strip() if cron and isinstance(value, str) else new.recurrence
-
-
-def _as_new(reminder: Reminder) -> NewReminder:
-    """Return a reminder as it would be set again."""
-    fields = {name: value for name, value in asdict(reminder).items() if name in NewReminder.__struct_fields__}
-    value = reminder.trigger_value
-    if reminder.trigger_type is TriggerType.TIME and reminder.recurrence == value:
-        fields["recurrence"] = None
-    return NewReminder(**fields)
 
 
 def to_reminder(row: Row) -> Reminder:

@@ -135,6 +135,8 @@ async def _end_run(tx: Transaction, row: Row, end: RunEnd) -> Run:
         await tx.many(statement, [(run_key,)])
     await tx.many("cut_off_started_steps", [(tx.now, run_key)])
     await tx.run("forget_waits", run_key=run_key)
+    if run.status is RunStatus.RUNNING:
+        tx.hints.add(queue=True)  # its space may have a limit of runs at work
     if head["lease_owner"] is None and head["queued_at"] is not None:
         await queue_dependent_runs(tx, [run_key])
     await tx.many("add_to_outbox", [notification_row(tx, row["space_key"], run, end.to, end.reason)])

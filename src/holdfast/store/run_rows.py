@@ -39,9 +39,15 @@ async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit:
     before = 2**62 if cursor is None else await run_key_of(tx, space, RunId(cursor), include_deleted=True)
     after = 0
     if where.created_from is not None:
-        after = await _first_run_key(tx, key, millis(where.created_from) - CLOCK_SLACK_MS)
+        after = await first_run_key(tx, key, millis(where.created_from) - CLOCK_SLACK_MS)
     if where.created_to is not None:
-        before = min(before, await _first_run_key(tx, key, millis(where.created_to) + CLOCK_SLACK_MS))
+        before = min(before, await first_run_key(tx, key, millis(where.created_to) + CLOCK_SLACK_MS))
+    for kind, name in (("memory", where.memory_id), ("skill", where.skill)):
+        if name is not None:
+            used = await tx.one("run_keys_of_use", space_key=key, kind=kind, name=name)
+            if used is None or used["first_key"] is None:
+                return Page(items=[], next_cursor=None)
+            after, before = max(after, used["first_key"]), min(before, used["last_key"] + 1)
     rows = await tx.all(
         "list_runs",
         space_key=key,
@@ -59,6 +65,8 @@ async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit:
         model=where.model,
         any_tags=int(not where.tags),
         tags=dump_json(where.tags),
+        memory_id=where.memory_id,
+        skill=where.skill,
         root_run_id=where.root_run_id,
         parent_run_id=where.parent_run_id,
         limit=limit + 1,
@@ -66,7 +74,7 @@ async def list_runs(tx: Transaction, space: SpaceId, where: RunFilter, *, limit:
     return to_page(rows, limit, value=to_run, cursor=lambda row: str(row["id"]))
 
 
-async def _first_run_key(tx: Transaction, space_key: int, time: int) -> int:
+async def first_run_key(tx: Transaction, space_key: int, time: int) -> int:
     """Return a key so that all runs of a space before it were created before `time`, found by bisection."""
     row = await tx.one("last_run_key", space_key=space_key)
     low, high = 0, 0 if row is None or row["run_key"] is None else int(row["run_key"]) + 1
@@ -133,6 +141,7 @@ def to_run(row: Row) -> Run:
         tags=load_json(row["tags"]),
         limits=load_limits(row["limits"]),
         output_schema=load_optional_json(row["output_schema"]),
+        agent_version=row["agent_version"],
         iterations=row["iterations"],
         attempt=row["attempt"],
         wait_until=maybe_instant(row["wait_until"]),

@@ -212,6 +212,7 @@ _DELETE_CONTENT_STATEMENTS: Final = (
     "drop_events",
     "drop_steps",
     "drop_own_values",
+    "drop_uses",
     "drop_inbox",
     "drop_interrupts",
     "drop_artifacts",
@@ -237,6 +238,7 @@ async def _delete_row_and_tombstones(tx: Transaction, run_key: int) -> None:
         key = None if unused is None else base_key
         if row["made_for_run"] is not None and await tx.one("any_run_of_thread", thread_key=row["thread_key"]) is None:
             await tx.run("drop_task_numbers", thread_key=row["thread_key"])
+            await tx.run("drop_usage_of_thread", thread_key=row["thread_key"])
             await tx.run("drop_thread", thread_key=row["thread_key"])
 
 

@@ -24,6 +24,7 @@ from holdfast.domain.space import (
     check_new_api_key,
 )
 from holdfast.domain.validation import check_text
+from holdfast.domain.worker import check_pools
 from holdfast.store.encoding import dump_json, load_json, parse_cursor, to_page
 from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
 
@@ -33,14 +34,20 @@ _DELETE_STATEMENTS: Final = (
     "drop_events_of_space",
     "drop_steps_of_space",
     "drop_values_of_space",
+    "drop_uses_of_space",
     "drop_inbox_of_space",
     "drop_interrupts_of_space",
     "drop_artifacts_of_space",
     "drop_files_of_space",
+    "drop_folder_entries_of_space",
+    "drop_folders_of_space",
+    "drop_staged_blobs_of_space",
     "drop_blobs_of_space",
     "drop_timers_of_space",
     "drop_usage_of_space",
+    "drop_thread_usage_of_space",
     "drop_budget_of_space",
+    "drop_queue_of_space",
     "drop_firings_of_space",
     "drop_schedules_of_space",
     "drop_daemons_of_space",
@@ -77,6 +84,9 @@ _DELETE_STATEMENTS: Final = (
     "drop_skill_files_of_space",
     "drop_skill_revisions_of_space",
     "drop_skills_of_space",
+    "drop_agent_heads_of_space",
+    "drop_agent_versions_of_space",
+    "drop_agent_files_of_space",
     "drop_memory_space",
     "drop_threads_of_space",
     "drop_space",
@@ -171,6 +181,7 @@ class SqlApiKeys(SqlPort):
             scope=new.scope.value,
             secret_hash=new.secret_hash,
             every_space=int(new.every_space),
+            pools=dump_json(check_pools(new.pools)),
             rate_limit=new.rate_limit,
             created_by=new.created_by,
             expires_at=None if new.expires_at is None else millis(new.expires_at),
@@ -219,6 +230,7 @@ async def _to_api_key(tx: Transaction, row: Row) -> ApiKey:
         scope=Scope(row["scope"]),
         space_ids=[space["id"] for space in spaces],
         every_space=bool(row["every_space"]),
+        pools=load_json(row["pools"]),
         rate_limit=row["rate_limit"],
         created_by=row["created_by"],
         created_at=instant(row["created_at"]),

@@ -1,7 +1,9 @@
 """`Store`: all store ports over one database."""
 
 from holdfast.metrics.meters import Meters
+from holdfast.store.agent_versions import SqlAgentVersions
 from holdfast.store.artifacts import SqlArtifacts, SqlFiles
+from holdfast.store.folders import SqlFolders
 from holdfast.store.forgetting import SqlForgetting
 from holdfast.store.inbox import SqlInbox, SqlSubscriptions
 from holdfast.store.interrupts import SqlInterrupts
@@ -52,7 +54,7 @@ class Store:
         self.interrupts = SqlInterrupts(database)
         self.contexts = SqlContexts(database)
         self.artifacts = SqlArtifacts(database)
-        self.files = SqlFiles(database)
+        self.files, self.folders = SqlFiles(database), SqlFolders(database)
         self.memories = SqlMemories(database)
         self.memory_archive, self.memory_graph = SqlMemoryArchive(database), SqlMemoryGraph(database)
         self.recall_index, self.outlines = SqlRecallIndex(database), SqlThreadOutlines(database)
@@ -61,7 +63,7 @@ class Store:
         self.schedules = SqlSchedules(database)
         self.reminders = SqlReminders(database)
         self.webhooks = SqlWebhooks(database)
-        self.skills = SqlSkills(database)
+        self.skills, self.agent_versions = SqlSkills(database), SqlAgentVersions(database)
         self.api_keys = SqlApiKeys(database)
         self.grants = SqlGrants(database)
         self.tickets = SqlTickets(database)

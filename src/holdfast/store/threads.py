@@ -15,6 +15,7 @@ from holdfast.domain.thread import (
     ThreadFilter,
     ThreadPatch,
     ThreadStatus,
+    ThreadTotals,
     casefold_title,
     check_new_thread,
     check_thread_filter,
@@ -22,6 +23,7 @@ from holdfast.domain.thread import (
 )
 from holdfast.store.encoding import dump_json, load_json, parse_cursor, to_page
 from holdfast.store.recall_items import lock_indexes, remove_thread
+from holdfast.store.run_rows import to_usage
 from holdfast.store.spaces import lock_space_shared, space_key
 from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
 
@@ -45,6 +47,19 @@ class SqlThreads(SqlPort):
             return to_thread(await thread_row(tx, space, thread), space)
 
         return await self._database.read(find, quick=True)
+
+    @reads
+    async def totals(
+        self, tx: Transaction, space: SpaceId, threads: Sequence[ThreadId]
+    ) -> dict[ThreadId, ThreadTotals]:
+        """Return usage and open questions of threads."""
+        rows = await tx.all("open_interrupts_by_thread", space_key=await space_key(tx, space))
+        open_questions = {row["id"]: row["open"] for row in rows}
+        rows = await tx.many("thread_usage", [(space, thread) for thread in dict.fromkeys(threads)])
+        return {
+            row["id"]: ThreadTotals(usage=to_usage(row), open_questions=open_questions.get(row["id"], 0))
+            for row in rows
+        }
 
     @reads
     async def page(

@@ -240,6 +240,16 @@ def reads(method: _TransactionMethod[Port, P, T]) -> _PortMethod[Port, P, T]:
     return _hide_transaction(read)
 
 
+def quick_reads(method: _TransactionMethod[Port, P, T]) -> _PortMethod[Port, P, T]:
+    """Run a port's method in a read transaction, as `reads`; it reads a few small rows by key."""
+
+    @wraps(method)
+    async def read(port: Port, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await port._database.read(lambda tx: method(port, tx, *args, **kwargs), quick=True)
+
+    return _hide_transaction(read)
+
+
 def writes(method: _TransactionMethod[Port, P, T]) -> _PortMethod[Port, P, T]:
     """Run a port's method in a write transaction, passed to it as `tx`; callers leave that argument out."""
 

@@ -2,13 +2,22 @@
 
 from typing import Final
 
-from holdfast.domain.ids import OwnerId, SpaceId
+from holdfast.domain.ids import ApiKeyId, OwnerId, SpaceId
 from holdfast.domain.instant import instant, maybe_instant
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, check_page_size
 from holdfast.domain.run import Priority, RunStatus
-from holdfast.domain.worker import HeldRun, NewWorker, Queue, QueueCounts, QueuedRun, WorkerStatus
-from holdfast.store.encoding import parse_cursor, to_page
-from holdfast.store.spaces import space_key
+from holdfast.domain.worker import (
+    HeldRun,
+    NewWorker,
+    Queue,
+    QueueCounts,
+    QueuedRun,
+    SpaceQueue,
+    WorkerStatus,
+    check_space_queue,
+)
+from holdfast.store.encoding import dump_json, load_json, parse_cursor, to_page
+from holdfast.store.spaces import lock_space_shared, space_key
 from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
 
 WORKER_TIMEOUT_MS: Final = 30_000
@@ -20,7 +29,7 @@ class SqlWorkers(SqlPort):
     """Implements `Workers`."""
 
     @writes
-    async def beat(self, tx: Transaction, worker: NewWorker) -> None:
+    async def beat(self, tx: Transaction, worker: NewWorker, *, api_key: ApiKeyId | None = None) -> None:
         """Note that a worker lives."""
         await tx.run(
             "beat_worker",
@@ -29,13 +38,15 @@ class SqlWorkers(SqlPort):
             pid=worker.pid,
             version=worker.version,
             concurrency=worker.concurrency,
+            pools=dump_json(worker.pools),
+            api_key=api_key,
             now=tx.now,
         )
 
     @writes
-    async def leave(self, tx: Transaction, worker: OwnerId) -> None:
+    async def leave(self, tx: Transaction, worker: OwnerId, *, api_key: ApiKeyId | None = None) -> None:
         """Forget a worker, and those that died long ago."""
-        await tx.run("forget_workers", id=worker, before=tx.now - FORGET_WORKERS_MS)
+        await tx.run("forget_workers", id=worker, api_key=api_key, before=tx.now - FORGET_WORKERS_MS)
 
     @reads
     async def of_space(self, tx: Transaction, space: SpaceId) -> list[WorkerStatus]:
@@ -49,6 +60,7 @@ class SqlWorkers(SqlPort):
             found.append(
                 WorkerStatus(
                     **{name: row[name] for name in ("id", "host", "pid", "version", "concurrency", "lost_leases")},
+                    pools=load_json(row["pools"]),
                     started_at=instant(row["started_at"]),
                     last_beat_at=instant(row["last_beat_at"]),
                     alive=tx.now - row["last_beat_at"] <= WORKER_TIMEOUT_MS,
@@ -85,6 +97,21 @@ class SqlWorkers(SqlPort):
             next_cursor=page.next_cursor,
         )
 
+    @reads
+    async def space_queue(self, tx: Transaction, space: SpaceId) -> SpaceQueue:
+        """Return how a space shares the workers."""
+        row = await tx.one("space_queue", space_key=await space_key(tx, space))
+        return SpaceQueue() if row is None else SpaceQueue(weight=row["weight"], max_running=row["max_running"])
+
+    @writes
+    async def put_space_queue(self, tx: Transaction, space: SpaceId, queue: SpaceQueue) -> SpaceQueue:
+        """Set how a space shares the workers."""
+        check_space_queue(queue)
+        key = await lock_space_shared(tx, space)
+        await tx.run("put_space_queue", space_key=key, weight=queue.weight, max_running=queue.max_running)
+        tx.hints.add(queue=True)  # a higher limit lets waiting runs start
+        return queue
+
 
 def _to_held_run(row: Row) -> HeldRun:
     return HeldRun(
@@ -96,7 +123,7 @@ def _to_held_run(row: Row) -> HeldRun:
 
 def _to_queued_run(row: Row) -> QueuedRun:
     return QueuedRun(
-        **{name: row[name] for name in ("run_id", "thread_id", "agent_type", "title", "attempt")},
+        **{name: row[name] for name in ("run_id", "thread_id", "agent_type", "title", "pool", "attempt")},
         priority=Priority(row["priority"]),
         status=RunStatus(row["status"]),
         reason=row["status_reason"],

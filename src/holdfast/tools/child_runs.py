@@ -7,7 +7,7 @@ creates it.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Final, TypeAlias
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from holdfast.domain.agent import Agent, check_mode
 from holdfast.domain.commit import Lease
@@ -67,9 +67,11 @@ class WorkspaceSpawner:
             input=text,
             mode=mode,
             agent_type=found.name,
+            agent_version=UNSET if found.version is None else found.version,
             model=found.models[0] if found.models else None,
             parent_run_id=call.run.id,
             priority=priority,
+            pool=found.pool,
             limits=child_limits(call.run.limits, found.limits),
             values=values_for_child(call.agent, call.values, folder=call.working_folder),
             created_by=call.run.created_by,

@@ -22,7 +22,7 @@ from holdfast.domain.errors import HoldfastError, Invalid
 from holdfast.domain.tool import DEFAULT_TOOL_TIMEOUT_SECONDS, ToolClass, ToolSpec, check_tool_spec
 from holdfast.tools.arguments import integral_floats_to_int
 from holdfast.tools.python_types import from_json, json_schema, to_json
-from holdfast.tools.tool import ToolContext, ToolResult
+from holdfast.tools.tool import Tool, ToolContext, ToolResult
 
 MAX_THREADS: Final = 32
 _SECTIONS: Final = frozenset({"args", "arguments", "parameters", "returns", "return", "raises", "yields", "example"})
@@ -124,6 +124,8 @@ def tool(
         raise Invalid("a tool is `effectful`, or it is `read_only` or `idempotent`: choose one", field="effectful")
 
     def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
+        if not inspect.isroutine(function):
+            raise Invalid(f"`@tool` makes a function a tool, not `{function!r}`", field="function")
         documented, descriptions = _read_docstring(inspect.getdoc(function) or "")
         named = name or function.__name__
         text = description or documented
@@ -142,6 +144,14 @@ def tool(
         return FunctionTool(function, check_tool_spec(spec), parameters)
 
     return decorate if function is None else decorate(function)
+
+
+def check_tool(tool: Tool) -> Tool:
+    """Return a tool; raise `Invalid` for anything else, such as a function that is not decorated."""
+    if isinstance(getattr(tool, "spec", None), ToolSpec):
+        return tool
+    named = getattr(tool, "__name__", None) or repr(tool)
+    raise Invalid(f"`{named}` in `tools` is not a tool or the name of one: decorate it with `@tool`", field="tools")
 
 
 class _Parameters:

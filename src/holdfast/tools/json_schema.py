@@ -75,7 +75,11 @@ class BoundedSchema:
         try:
             self._validator = patterns.compile(schema)
         except ValueError:  # it may be about a pattern with look-around, which only its owner can check
-            self._validator = patterns.compile(patterns.without_lookaround(schema))
+            try:
+                self._validator = patterns.compile(patterns.without_lookaround(schema))
+            except jsonschema_rs.ValidationError as exc:
+                place = ".".join(map(str, exc.instance_path)) or "the schema"
+                raise ValueError(f"`{place}`: {exc.message}") from exc  # its own text has several lines
 
     def is_cheap(self, value: Json, *, max_evaluations: int) -> bool:
         """Return whether a check of a value takes at most so many evaluations, its patterns included."""

@@ -21,8 +21,8 @@ def json_schema(kind: Any) -> dict[str, Json]:
     try:
         (root,), definitions = msgspec.json.schema_components([kind])
         schema = inline_refs(root, definitions)
-    except TypeError as unknown:
-        schema = _pydantic_schema(kind, unknown)
+    except TypeError:
+        schema = _pydantic_schema(kind)
     plain: dict[str, Json] = msgspec.json.decode(msgspec.json.encode(schema))  # a default may be any Python value
     return plain
 
@@ -96,14 +96,15 @@ def _adapter(kind: Any) -> Any:
     return TypeAdapter(kind)
 
 
-def _pydantic_schema(kind: Any, unknown: TypeError) -> dict[str, Json]:
+def _pydantic_schema(kind: Any) -> dict[str, Json]:
     from pydantic import PydanticUserError
     from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
     try:
         schema = _adapter(kind).json_schema()
     except (PydanticUserError, PydanticInvalidForJsonSchema, PydanticSchemaGenerationError) as exc:
-        raise Invalid(f"`{type_name(kind)}` has no JSON Schema: {unknown}", field="schema") from exc
+        known = "use types of JSON, dataclasses, TypedDicts, enums, or those of msgspec and pydantic"
+        raise Invalid(f"`{type_name(kind)}` has no JSON Schema: {known}", field="schema") from exc
     return inline_refs(schema, schema.get("$defs", {}))
 
 

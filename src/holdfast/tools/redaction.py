@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.domain.artifact import NewArtifact
 from holdfast.domain.content import Json
 from holdfast.domain.events.custom import FileChanged, HoldfastEvent
-from holdfast.domain.linear_regex import LinearRegex
+from holdfast.domain.linear_regex import LinearRegex, is_unicode
 from holdfast.domain.tool import ToolSpec
 from holdfast.tools.thread_pool import run_in_thread
 from holdfast.tools.tool import CallNext, Tool, ToolContext, ToolResult, wrap_tool
@@ -39,6 +39,11 @@ _API_KEY: Final = LinearRegex(
     r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"  # a JSON Web Token
     r")"
 )
+_KEY_MARKS: Final = (
+    *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AIza", "AKIA", "ASIA"),
+    *("k_live_", "hf_", "npm_", "pypi-", "eyJ"),
+)
+"""Every key that is recognized by its form has one of these: most texts have none, and are not matched."""
 _PRIVATE_KEY: Final = LinearRegex(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)")
 _PRIVATE_KEY_BEGIN: Final = LinearRegex(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _PRIVATE_KEY_END: Final = LinearRegex(r"-----END [A-Z ]*PRIVATE KEY-----")
@@ -61,6 +66,8 @@ class Redaction:
                 text = text.replace(secret, REDACTED)
         if "PRIVATE KEY-----" in text:
             text = _PRIVATE_KEY.sub(REDACTED, text)
+        if not any(mark in text for mark in _KEY_MARKS) and is_unicode(text):
+            return text
         redacted = _API_KEY.sub(_REPLACEMENT, text)
         # A key right behind another one is found in the second pass: the first consumed the character between them.
         return redacted if redacted == text else _API_KEY.sub(_REPLACEMENT, redacted)

@@ -7,11 +7,11 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -34,6 +34,7 @@ from holdfast.domain.limits import Limits
 from holdfast.domain.mcp_server import McpServer, McpServerName
 from holdfast.domain.skill import ContractPolicy, SkillName
 from holdfast.domain.validation import ValidationMessage
+from holdfast.domain.worker import DEFAULT_POOL, POOL_PATTERN
 from holdfast.domain.working_path import WorkingFolderName, is_outside_workspace
 from holdfast.ports.workspace import BrokenAgent
 from holdfast.tools.content import did_you_mean
@@ -86,6 +87,14 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     chat: Annotated[ModeSettings, Meta(description="Conversations with a person.")] = ModeSettings()
     task: Annotated[ModeSettings, Meta(description="Tasks without a conversation.")] = ModeSettings()
     daemon: Annotated[DaemonSettings, Meta(description="Work on a schedule.")] = DaemonSettings(enabled=False)
+    pool: Annotated[
+        str,
+        Meta(
+            pattern=POOL_PATTERN,
+            description="The pool of workers that execute its runs: those that claim from it, with `--pool`.",
+            extra={"expected": "the name of a pool: lower-case letters, digits, `-` and `_`"},
+        ),
+    ] = DEFAULT_POOL
     tools: Annotated[list[ToolNamePattern], Meta(description="The tools that the agent may use.")] = []
     tools_shown: Annotated[
         Annotated[int, Meta(ge=1, le=1000)] | None,
@@ -159,6 +168,13 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return [self.model] if isinstance(self.model, str) else self.model
 
 
+class AgentSource(NamedTuple):
+    """An agent, and the files that define it, by their path in a workspace."""
+
+    agent: Agent
+    files: dict[str, bytes]
+
+
 ModelCheck: TypeAlias = Callable[[Sequence[str]], None]
 """Raises `Invalid` if one of these models cannot be used."""
 
@@ -174,6 +190,17 @@ def read_agent(
 
     Permission rules may name only `tool_names`.
     """
+    return read_source(workspace, name, tool_names=tool_names, check_models=check_models).agent
+
+
+def read_source(
+    workspace: Workspace,
+    name: str,
+    *,
+    tool_names: Collection[str] = KNOWN_TOOLS,
+    check_models: ModelCheck = lambda _: None,
+) -> AgentSource:
+    """Return an agent with its files, as `read_agent` does."""
     folder, root = workspace.agents / name, workspace.path
     try:
         check_agent_name(name)
@@ -194,7 +221,7 @@ def read_agent(
         check_models([*file.models, *file.distillers])
     except Invalid as exc:
         raise_invalid_file(json, exc.message, cause=exc)
-    return make_agent(
+    agent = make_agent(
         name,
         file,
         instructions=instructions,
@@ -203,6 +230,18 @@ def read_agent(
         folder=folder,
         digest=sha256(msgspec.json.encode((settings, instructions, soul, *prompts.items()))).hexdigest(),
     )
+    return AgentSource(agent, agent_files(name, settings, instructions, soul, prompts))
+
+
+def agent_files(
+    name: str, settings: str, instructions: str, soul: str | None, prompts: Mapping[str, str]
+) -> dict[str, bytes]:
+    """Return the files of an agent by their path in a workspace."""
+    texts = {AGENT_FILE_NAMES[0]: settings, AGENT_FILE_NAMES[1]: instructions}
+    if soul is not None:
+        texts[AGENT_FILE_NAMES[2]] = soul
+    texts |= {f"{HEARTBEAT_FOLDER}/{heartbeat}.md": prompt for heartbeat, prompt in prompts.items()}
+    return {f"agents/{name}/{path}": text.encode() for path, text in texts.items()}
 
 
 def make_agent(
@@ -226,6 +265,7 @@ def make_agent(
         task=file.task,
         daemon=file.daemon,
         heartbeat_prompts=heartbeat_prompts,
+        pool=file.pool,
         tools=list(dict.fromkeys(file.tools)),
         tools_shown=file.tools_shown,
         permissions=file.permissions,
@@ -288,10 +328,7 @@ def _read_heartbeats(folder: Path, file: AgentFile, *, root: Path, json: str, se
 
 
 def _watched_files(folder: Path) -> list[Path]:
-    skills = [
-        folder / SKILLS_FOLDER,
-        folder.parent.parent / SKILLS_FOLDER,
-    ]  # a skill that the agent names may come or go
+    skills = [folder / SKILLS_FOLDER, folder.parent.parent / SKILLS_FOLDER]  # one that it names may come or go
     return [
         *(folder / file for file in AGENT_FILE_NAMES),
         folder / HEARTBEAT_FOLDER,
@@ -328,7 +365,7 @@ def _check_folder_listed(agent: Agent, settings: Settings) -> None:
 
 
 class FolderAgents:
-    """`Agents` from files, with the defaults of the workspace."""
+    """`Agents` from files, with the defaults of the workspace, whatever version is active."""
 
     def __init__(
         self,
@@ -337,58 +374,80 @@ class FolderAgents:
         settings: Callable[[], Settings] = Settings,
         tool_names: Collection[str] = KNOWN_TOOLS,
         check_models: ModelCheck = lambda _: None,
-        in_code: Sequence[Agent] = (),
+        in_code: Sequence[AgentSource] = (),
         monotonic: Monotonic = time.monotonic,
     ) -> None:
         """Read agents on demand, beside those that the program defines `in_code`."""
         self._workspace = workspace
-        self._in_code = {agent.name: agent for agent in in_code}
+        self._in_code = {source.agent.name: source for source in in_code}
         self._settings = settings
         self._tool_names = tool_names
         self._check_models = check_models
         self._grants = FolderGrants(workspace, tool_names=tool_names, monotonic=monotonic)
         self._throttle = PollThrottle(monotonic)
-        self._agents: dict[str, WatchedFiles[Agent]] = {}
-        self._with_defaults: dict[str, tuple[Settings, Agent]] = {}
-        """Agents merged with the settings they were merged with; cleared by every poll."""
+        self._agents: dict[str, WatchedFiles[AgentSource]] = {}
+        self._with_defaults: dict[tuple[str, str | None], tuple[Agent, Settings, Agent]] = {}
+        """Definitions merged with the settings, with what they were merged from; cleared by every poll."""
         self._folder_errors: dict[str, str] = {}
         """Logged errors of agents whose files are valid, but whose working folder the settings do not list."""
 
     def get(self, name: str) -> Agent:
         """Return the agent, or raise `NotFound`; a broken agent raises `Invalid` unless it was valid before."""
+        return self.complete(self.source(name).agent)
+
+    def all(self) -> list[Agent]:
+        """Return the usable agents, by name."""
+        return [self.complete(source.agent) for source in self.sources()]
+
+    def source(self, name: str) -> AgentSource:
+        """Return an agent as its files define it, or raise as `get` does."""
         self._poll()
         if name in self._in_code:
-            return self._complete(self._in_code[name], self._settings())
+            return self._in_code[name]
         if name not in self._agents:
             self._poll(now=True)
         if name not in self._agents:
             raise NotFound(f"no agent `{name}`: it needs `agents/{name}/agent.json` and `agents/{name}/AGENT.md`")
-        agent, settings = self._agents[name].get(), self._settings()
-        _check_folder_listed(agent, settings)
-        return self._complete(agent, settings)
+        source = self._agents[name].get()
+        _check_folder_listed(source.agent, self._settings())
+        return source
 
-    def all(self) -> list[Agent]:
-        """Return the usable agents, by name."""
+    def sources(self) -> list[AgentSource]:
+        """Return the usable agents as their files define them, by name."""
         self._poll()
         settings = self._settings()
-        agents = [files.value for files in self._agents.values() if files.value is not None]
-        usable = [*self._in_code.values(), *(agent for agent in agents if not _unlisted_folder(agent, settings))]
-        return [self._complete(agent, settings) for agent in sorted(usable, key=lambda agent: agent.name)]
+        found = [files.value for files in self._agents.values() if files.value is not None]
+        usable = [*self._in_code.values(), *(each for each in found if not _unlisted_folder(each.agent, settings))]
+        return sorted(usable, key=lambda source: source.agent.name)
+
+    def complete(self, agent: Agent) -> Agent:
+        """Return a definition with the settings of the workspace and the rules of `permissions.json`."""
+        self._poll()
+        settings, key = self._settings(), (agent.name, agent.version)
+        cached = self._with_defaults.get(key)
+        if cached is not None and cached[0] is agent and cached[1] is settings:
+            return cached[2]
+        _check_folder_listed(agent, settings)
+        granted, complete = self._grants.rules_for(agent.name), with_defaults(agent, settings)
+        if granted:
+            complete = replace(complete, granted=granted)
+        self._with_defaults[key] = (agent, settings, complete)
+        return complete
 
     def broken(self) -> list[BrokenAgent]:
         """Return the agents whose files are invalid now, by name."""
         self._poll()
-        errors = {name: files.error or self._folder_error(files.value) for name, files in self._agents.items()}
+        errors = {name: files.error or self._folder_error(files) for name, files in self._agents.items()}
         return [
             BrokenAgent(name=printable(name), file=error.details["file"], message=error.message)
             for name, error in errors.items()
             if error is not None
         ]
 
-    def _folder_error(self, agent: Agent | None) -> Invalid | None:
+    def _folder_error(self, files: WatchedFiles[AgentSource]) -> Invalid | None:
         try:
-            if agent is not None:
-                _check_folder_listed(agent, self._settings())
+            if files.value is not None:
+                _check_folder_listed(files.value.agent, self._settings())
         except Invalid as error:
             return error
         return None
@@ -396,17 +455,6 @@ class FolderAgents:
     def refresh(self) -> None:
         """Check the files now, regardless of the poll interval."""
         self._poll(now=True)
-
-    def _complete(self, agent: Agent, settings: Settings) -> Agent:
-        """Return an agent with the settings of the workspace and the rules of `permissions.json`."""
-        cached = self._with_defaults.get(agent.name)
-        if cached is not None and cached[0] is settings:
-            return cached[1]
-        granted, complete = self._grants.rules_for(agent.name), with_defaults(agent, settings)
-        if granted:
-            complete = replace(complete, granted=granted)
-        self._with_defaults[agent.name] = (settings, complete)
-        return complete
 
     def _poll(self, *, now: bool = False) -> None:
         at = self._throttle.due(now=now)
@@ -417,7 +465,7 @@ class FolderAgents:
             name: self._agents.get(name)
             or WatchedFiles(
                 partial(
-                    read_agent, self._workspace, name, tool_names=self._tool_names, check_models=self._check_models
+                    read_source, self._workspace, name, tool_names=self._tool_names, check_models=self._check_models
                 ),
                 files=partial(_watched_files, self._workspace.agents / name),
             )
@@ -429,7 +477,7 @@ class FolderAgents:
         self._grants.poll()
 
     def _log_folder_errors(self) -> None:
-        found = {name: self._folder_error(files.value) for name, files in self._agents.items()}
+        found = {name: self._folder_error(files) for name, files in self._agents.items()}
         errors = {name: error.message for name, error in found.items() if error is not None}
         for name, message in errors.items():
             if self._folder_errors.get(name) != message:

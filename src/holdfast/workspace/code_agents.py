@@ -6,16 +6,17 @@ from typing import Any
 
 import msgspec
 
-from holdfast.domain.agent import Agent, Permissions, TaintPolicy, ThinkingLevel, UnknownOutcome, check_agent_name
+from holdfast.domain.agent import Permissions, TaintPolicy, ThinkingLevel, UnknownOutcome, check_agent_name
 from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid
 from holdfast.domain.limits import Limits
 from holdfast.domain.mcp_server import McpServer
 from holdfast.domain.skill import ContractPolicy
+from holdfast.tools.function_tool import check_tool
 from holdfast.tools.json_schema import compile_schema
 from holdfast.tools.python_types import json_schema
 from holdfast.tools.tool import Tool
-from holdfast.workspace.agents import AgentFile, make_agent
+from holdfast.workspace.agents import AgentFile, AgentSource, agent_files, make_agent
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.json_files import decode_json
 
@@ -57,7 +58,7 @@ class CodeAgent:
         values = {
             "model": model if isinstance(model, str) else list(model),
             "description": description,
-            "tools": [tool if isinstance(tool, str) else tool.spec.name for tool in tools],
+            "tools": [tool if isinstance(tool, str) else check_tool(tool).spec.name for tool in tools],
             "output": None if output is None else _schema(output, name),
             "permissions": permissions,
             "limits": limits,
@@ -73,12 +74,12 @@ class CodeAgent:
         self._text = msgspec.json.encode({key: value for key, value in values.items() if value is not None}).decode()
         self._file = decode_json(self._text, AgentFile, file=f'Agent("{name}")')
 
-    def definition(self, workspace: Workspace) -> Agent:
-        """Return the agent as the runtime uses it; a folder of the same name in the workspace is a conflict."""
+    def source(self, workspace: Workspace) -> AgentSource:
+        """Return the agent with the files that would define it; a folder of the same name is a conflict."""
         if (workspace.agents / self.name).exists():
             raise Invalid(f"`agents/{self.name}` exists, and the program defines `{self.name}` too: rename one of them")
         instructions, soul = self._texts
-        return make_agent(
+        agent = make_agent(
             self.name,
             self._file,
             instructions=instructions,
@@ -87,6 +88,7 @@ class CodeAgent:
             folder=workspace.path,
             digest=sha256(msgspec.json.encode((self._text, instructions, soul))).hexdigest(),
         )
+        return AgentSource(agent, agent_files(self.name, self._text, instructions, soul, {}))
 
 
 def _schema(output: Any, agent: str) -> dict[str, Json]:

@@ -144,15 +144,16 @@ def function_files(workspace: Workspace) -> list[Path]:
 
 def function_names(workspace: Workspace) -> set[str]:
     """Return the names of the function tools, from the source: nothing is run."""
-    names: set[str] = set()
-    for file in function_files(workspace):
-        try:
-            source = file.read_bytes()[:MAX_SOURCE_BYTES]
-            nodes = ast.parse(source).body
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        names.update(name for node in nodes if (name := _tool_name(node)) is not None)
-    return names
+    return {name for file in function_files(workspace) for name in functions_in(file)}
+
+
+def functions_in(file: Path) -> list[str]:
+    """Return the names of the function tools in a file, from its source."""
+    try:
+        nodes = ast.parse(file.read_bytes()[:MAX_SOURCE_BYTES]).body
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    return [name for node in nodes if (name := _tool_name(node)) is not None]
 
 
 def _tool_name(node: ast.stmt) -> str | None:

@@ -29,6 +29,7 @@ BODIES: Final[Mapping[str, Json]] = {
     "snooze_reminder": {"until": "in 1 h"},
 }
 QUERIES: Final[Mapping[str, Mapping[str, str]]] = {
+    "search_everything": {"q": MARK},
     "compare_branches": {"a": "run_1", "b": "run_2"},
     "read_memory_graph": {"start": ENTITY},
     "search_memory_files": {"q": MARK},

@@ -119,3 +119,17 @@ async def test_a_key_with_scope_read_may_follow_but_not_offer_methods(auth_site:
         assert '"subscribed"' in str(await socket.recv())
         await socket.send('{"type": "offer", "methods": []}')
         assert '"FORBIDDEN"' in str(await socket.recv())
+
+
+@pytest.mark.parametrize(("space", "opens"), [(ACME, True), ("globex", False)])
+async def test_a_socket_of_a_space_opens_only_with_a_key_of_it(auth_site: AuthSite, space: str, opens: bool) -> None:
+    headers = {"Authorization": f"Bearer {auth_site.keys[f'{ACME} read']}"}
+    url = f"ws://{auth_site.site.host}/api/spaces/{space}/ws"
+    if opens:
+        async with connect(url, additional_headers=headers, proxy=None) as socket:
+            await socket.send('{"type": "subscribe", "channel": "feed"}')
+            assert '"subscribed"' in str(await socket.recv())
+    else:
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(url, additional_headers=headers, proxy=None)
+        assert refused.value.response.status_code == 404

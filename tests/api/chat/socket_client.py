@@ -79,7 +79,7 @@ class SocketClient:
 
 
 @asynccontextmanager
-async def connect(host: str) -> AsyncIterator[SocketClient]:
+async def connect(host: str, path: str = "/ws") -> AsyncIterator[SocketClient]:
     """Open a socket, and disconnect when the block ends."""
-    async with ws(host, "/ws") as connection:
+    async with ws(host, path) as connection:
         yield SocketClient(connection)

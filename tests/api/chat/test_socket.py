@@ -220,6 +220,21 @@ async def test_the_feed_sends_a_hint_for_each_change_of_a_run(site: Site) -> Non
             pass
 
 
+async def test_a_socket_of_a_space_follows_only_that_space(site: Site) -> None:
+    await site.post("/api/spaces", {"id": "kitchen"})
+    async with connect(site.host, "/api/spaces/kitchen/ws") as client:
+        await client.send("subscribe", channel="feed")
+        await client.expect("subscribed")
+        await client.send("subscribe", session_id=await site.thread())
+        assert (await client.expect_error())["code"] == "SESSION_NOT_FOUND"
+        run = await site.post("/api/spaces/kitchen/runs", {"input": "x", "agent_type": "bot"})
+        assert (await client.expect("event"))["data"]["run_id"] == run["id"]
+        await client.send("subscribe", session_id=run["thread_id"], after="0")
+        while (await client.next()).get("session_id") != run["thread_id"]:
+            pass
+        await site.post(f"/api/spaces/kitchen/runs/{run['id']}/cancel", {}, expect=200)
+
+
 async def test_notifications_are_followed_after_a_number(site: Site) -> None:
     run = await site.post(f"/api/threads/{await site.thread()}/runs", {"input": "x"})
     await site.post(f"/api/runs/{run['id']}/cancel", {}, expect=200)

@@ -91,6 +91,23 @@ async def test_tools_of_the_caller_are_called_and_answered(openai: AsyncOpenAI, 
     assert again.value.status_code == 409
 
 
+async def test_a_conversation_that_the_client_keeps_has_its_calls_as_items(site: Site, openai: AsyncOpenAI) -> None:
+    items: list[Any] = [{"role": "user", "content": "go"}]
+    asked = await openai.responses.create(model="tourist", input=items, tools=[WEATHER])
+    items += [item.model_dump(exclude_none=True) for item in asked.output]
+    (call,) = [item for item in asked.output if item.type == "function_call"]
+    output = [{"type": "input_text", "text": "sun"}, {"type": "input_text", "text": "ny"}]
+    items.append({"type": "function_call_output", "call_id": call.call_id, "output": output})
+    answered = await openai.responses.create(model="tourist", input=items, tools=[WEATHER])
+    assert answered.output_text == "it is sunny"
+    assert (await site.store.runs.get(SPACE, run_of(asked))).status == "completed"
+    items += [item.model_dump(exclude_none=True) for item in answered.output]
+    later = await openai.responses.create(model="echo", input=[*items, {"role": "user", "content": "thanks"}])
+    messages = await site.store.messages.of_run(SPACE, run_of(later))
+    assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    assert [each.name for each in messages[1].tool_calls] == ["weather"]
+
+
 async def test_a_question_of_the_agent_is_answered_with_the_next_message(openai: AsyncOpenAI) -> None:
     asked = await openai.responses.create(model="asker", input="go")
     assert asked.output_text == "which?"
@@ -121,7 +138,12 @@ async def test_a_failed_run_is_an_error(openai: AsyncOpenAI) -> None:
     [
         ({"input": "x", "background": True}, "start a task instead"),
         ({"input": "x", "tool_choice": "required"}, "an agent chooses its tools"),
-        ({"input": [{"type": "reasoning"}]}, "neither a message nor a function call output"),
+        ({"input": "x", "conversation": "conv_1"}, "continue one with `previous_response_id`"),
+        ({"input": [{"type": "reasoning"}]}, "not a message, a function call or its output"),
+        (
+            {"input": [{"type": "function_call", "call_id": "a", "name": "b", "arguments": "["}]},
+            r"`input\[0\].arguments` must be a JSON object",
+        ),
         ({"input": "x", "previous_response_id": "chatcmpl-1"}, "is not the id of a response"),
         ({"input": "x", "text": {"format": {"type": "json_schema", "name": "x"}}}, "needs `schema`"),
         ({"input": [{"role": "assistant", "content": "x"}], "previous_response_id": "BASE"}, "there is no new message"),

@@ -12,12 +12,12 @@ import pytest
 
 from holdfast.api.streams.websocket import MAX_CLIENT_MESSAGE_BYTES, WebSocketCloseCode
 from holdfast.api.uvicorn_protocols import (
-    DRAIN_CHECK_SECONDS,
     MAX_FRAMES_PER_READ,
     MAX_UNFINISHED_HEAD_BYTES,
     HttpProtocol,
     WebSocketProtocol,
 )
+from holdfast.api.waiting_connections import DRAIN_CHECK_SECONDS
 from holdfast.control.streams.live_streams import StreamLimits
 from tests.api.site import TIMEOUT_SECONDS, Site, serve
 from tests.api.streams.manual_run import ManualRun, start_manual_run, with_timeout

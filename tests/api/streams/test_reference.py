@@ -8,7 +8,7 @@ from holdfast.api.openapi import openapi_document
 from holdfast.api.routes.streams import ROUTES, SOCKETS
 from holdfast.api.streams.sse import CLOSING_FRAMES
 from holdfast.api.streams.websocket import MAX_CLIENT_MESSAGE_BYTES, WebSocketCloseCode
-from holdfast.api.uvicorn_protocols import DRAIN_CHECK_SECONDS
+from holdfast.api.waiting_connections import DRAIN_CHECK_SECONDS
 from holdfast.control.streams.broadcast import WINDOW_BYTES
 from holdfast.control.streams.live_streams import StreamLimits
 from tests.architecture.markdown import rows

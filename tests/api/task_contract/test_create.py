@@ -125,7 +125,7 @@ async def test_a_repeated_request_succeeds_after_its_agent_disabled_tasks(worksh
         client, headers = TaskClient(site), {"Idempotency-Key": "once"}
         first = await client.request("POST", "/agents/bot/task", json={"input": "go"}, headers=headers)
         workshop.configure("bot", task={})
-        site.floor.holdfast.agents.refresh()  # type: ignore[attr-defined]
+        site.floor.holdfast.agents.refresh()
         again = await client.request("POST", "/agents/bot/task", json={"input": "go"}, headers=headers)
         assert (again.status_code, again.json()["taskId"]) == (202, first.json()["taskId"])
         other = await client.request("POST", "/agents/bot/task", json={"input": "go"})

@@ -7,17 +7,17 @@ from typing import cast
 
 import pytest
 
-from holdfast.control.local_runtime import LocalLibrary, LocalSubagentRuns
+from holdfast.control.local_runtime import LocalFolderSnapshots, LocalLibrary, LocalSubagentRuns
 from holdfast.control.platform_tools import CombinedTools, PlatformTools
 from holdfast.control.remote_methods import RemoteMethods
 from holdfast.control.skills import SkillShelf
 from holdfast.domain.tool import REMOTE_METHOD_PREFIX
-from holdfast.ports.workspace import Agents
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.skills import WorkspaceSkills
+from holdfast.workspace.versions import VersionedAgents
 from tests.conformance.conftest import OTHER, SPACE, opened
 from tests.conformance.ports import ports_of
 from tests.conformance.runtime.implementations import IMPLEMENTATIONS, Runtime
@@ -54,10 +54,17 @@ def workshop(tmp_path: Path) -> AgentWorkspace:
 
 
 @pytest.fixture
-def agents(workshop: AgentWorkspace) -> Agents:
+def agents(workshop: AgentWorkspace, control: Store) -> VersionedAgents:
     """Return its agents, which see an edit at once."""
-    seconds = count()
-    return FolderAgents(Workspace(workshop.folder), monotonic=lambda: float(next(seconds)))
+    seconds, folder = count(), Workspace(workshop.folder)
+    folder.prepare()
+
+    def monotonic() -> float:
+        return float(next(seconds))
+
+    files = FolderAgents(folder, monotonic=monotonic)
+    skills = WorkspaceSkills(folder, monotonic=monotonic)
+    return VersionedAgents(folder, files, control.agent_versions, skills=skills, monotonic=monotonic)
 
 
 @pytest.fixture
@@ -76,17 +83,22 @@ def methods(control: Store) -> RemoteMethods:
 
 @pytest.fixture
 async def runtime(
-    control: Store, agents: Agents, skills: SkillShelf, methods: RemoteMethods, implementation: str
+    control: Store, agents: VersionedAgents, skills: SkillShelf, methods: RemoteMethods, implementation: str
 ) -> AsyncIterator[Runtime]:
-    """Yield the ports of a worker."""
+    """Yield the ports of a worker. The agents are published, as by an earlier run: no call writes them any more."""
+    for agent in agents.all():
+        await agents.active(agent.name)
     served = Runtime(
         leases=control.leases,
         journal=control.journal,
         remote=CombinedTools(
             PlatformTools(control.runs, control.journal, control.values), prefixed={REMOTE_METHOD_PREFIX: methods}
         ),
-        library=LocalLibrary(agents, control.files, control.artifacts, control.grants, control.reminders, skills),
+        library=LocalLibrary(
+            agents, agents, control.files, control.artifacts, control.grants, control.reminders, skills
+        ),
         subagents=LocalSubagentRuns(control.runs, control.subscriptions, control.journal, control.values),
+        folders=LocalFolderSnapshots(control.folders, agents, control.journal),
     )
     async with IMPLEMENTATIONS[implementation](served, control.worker_leases) as ports:
         yield ports
@@ -95,7 +107,9 @@ async def runtime(
 @pytest.fixture
 def store(control: Store, runtime: Runtime) -> Store:
     """Return the store with the leases and journal of the worker."""
-    return cast(Store, ports_of(control)._replace(leases=runtime.leases, journal=runtime.journal))
+    return cast(
+        Store, ports_of(control)._replace(leases=runtime.leases, journal=runtime.journal, folders=runtime.folders)
+    )
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from holdfast.bootstrap.api_app import NoKeys
 from holdfast.bootstrap.store import SystemClock
 from holdfast.bus.local import LocalBus
 from holdfast.engine.watcher import Watcher
+from holdfast.ports.folders import FolderSnapshots
 from holdfast.ports.log import EventLog, Journal
 from holdfast.ports.queue import Leases, WorkerBeats, WorkerLeases
 from holdfast.ports.runtime import Library, MemoryLibrary, RemoteTools, RuntimePorts, SubagentRuns
@@ -36,6 +37,7 @@ class Runtime(NamedTuple):
     remote: RemoteTools
     library: Library
     subagents: SubagentRuns
+    folders: FolderSnapshots
 
 
 Implementation: TypeAlias = Callable[[Runtime, WorkerLeases], AbstractAsyncContextManager[Runtime]]
@@ -56,6 +58,7 @@ async def over_http(control: Runtime, worker_leases: WorkerLeases) -> AsyncItera
         memory=cast(MemoryLibrary, None),
         subagents=control.subagents,
         remote=control.remote,
+        folders=control.folders,
     )
     bus = LocalBus()
     watcher = Watcher(bus=bus, events=cast(EventLog, None), leases=control.leases, clock=SystemClock())
@@ -71,9 +74,8 @@ async def over_http(control: Runtime, worker_leases: WorkerLeases) -> AsyncItera
     async with serve_app(HostOriginMiddleware(rpc)) as url, open_ports(url, None) as ports:
         leases = ports.leases
         leases.expire = control.leases.expire  # type: ignore[method-assign]  # the control plane does it
-        yield Runtime(
-            leases, ports.runtime.journal, ports.runtime.remote, ports.runtime.library, ports.runtime.subagents
-        )
+        there = ports.runtime
+        yield Runtime(leases, there.journal, there.remote, there.library, there.subagents, there.folders)
 
 
 @asynccontextmanager

@@ -15,8 +15,8 @@ from holdfast.agent.run_context import LoopConfig, RetryPolicy
 from holdfast.bootstrap.workspace import OpenWorkspace, Options, open_workspace
 from holdfast.domain.content import Json
 from holdfast.domain.context import ReadContext
-from holdfast.domain.events import Custom, Event, decode_event
-from holdfast.domain.events.custom import HoldfastEvent, from_custom
+from holdfast.domain.events import Custom, Event, TextMessageContent, TextMessageStart, decode_event
+from holdfast.domain.events.custom import HoldfastEvent, MessagesAbandoned, from_custom
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.interrupt import Interrupt, InterruptStatus
@@ -189,6 +189,19 @@ class AgentRuntime:
         """Return the `holdfast.*` events of one kind."""
         customs = [from_custom(event) for event in await self.events(run) if isinstance(event, Custom)]
         return [event for event in customs if isinstance(event, kind)]
+
+    async def check_abandoned(self, run: Run) -> None:
+        """Check that abandoned messages are marked in the log and absent from the conversation."""
+        events, stored_ids = await self.events(run), {message.id for message in await self.messages(run)}
+        started_ids = {event.message_id for event in events if isinstance(event, TextMessageStart)}
+        void = await self.custom_events(run, MessagesAbandoned)
+        assert started_ids - stored_ids <= {name for each in void for name in each.message_ids}
+        assert stored_ids.isdisjoint(name for each in void for name in each.message_ids)
+        for each in void:
+            later_events = [
+                event for event in events[each.through :] if isinstance(event, TextMessageContent | TextMessageStart)
+            ]
+            assert not {event.message_id for event in later_events} & set(each.message_ids)
 
     async def messages(self, run: Run) -> list[Message]:
         """Return the messages of a run."""

@@ -257,8 +257,10 @@ async def test_an_interrupt_of_a_child_is_notified_once(workspace: AgentWorkspac
         while await runtime.store.notifications.dispatch():
             pass
         notifications = await runtime.store.notifications.after(SPACE, number=0)
-    waiting = [each.run_id for each in notifications if each.kind is NotificationKind.RUN_WAITING]
-    assert waiting == [leaf.id]
+        asked = await runtime.store.interrupts.page(SPACE, status=InterruptStatus.ANSWERED)
+    waiting = [each for each in notifications if each.kind is NotificationKind.RUN_WAITING]
+    assert [each.run_id for each in waiting] == [leaf.id]
+    assert [each.data["interrupt_ids"] for each in waiting] == [[each.id for each in asked.items]]
 
 
 async def test_a_tree_with_an_open_interrupt_continues_in_another_process(any_workspace: AgentWorkspace) -> None:

@@ -98,6 +98,7 @@ async def test_an_edit_is_used_by_the_next_run(workspace: AgentWorkspace) -> Non
     async with workspace.open() as runtime:
         assert (await runtime.run_to_end()).output == "1"
         tool(workspace, "echo 2", description="Weigh it better.")
+        runtime.holdfast.agents.refresh()
         assert (await runtime.run_to_end()).output == "2"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.context.recalled import recalled_memory
+from holdfast.domain.context import recalled_memory
 from holdfast.domain.memory import MemoryStatus, MemoryType, NewMemory
 from holdfast.domain.run import RunStatus
 from holdfast.ports.runs import RunFilter

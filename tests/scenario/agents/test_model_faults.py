@@ -10,15 +10,15 @@ import pytest
 
 from holdfast.agent.model_stream import StreamTimings
 from holdfast.agent.run_context import RetryPolicy
-from holdfast.domain.events import TextMessageContent, TextMessageStart, ToolCallStart
-from holdfast.domain.events.custom import MessagesAbandoned, RetryScheduled, StatusChanged
+from holdfast.domain.events import ToolCallStart
+from holdfast.domain.events.custom import RetryScheduled, StatusChanged
 from holdfast.domain.instant import millis
 from holdfast.domain.limits import MAX_TOKENS_PER_CALL, Usage
 from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.step import Lane, StepState
 from holdfast.testing.openai_server import StubFault, StubOpenAIServer, StubReply, StubToolCall
-from tests.scenario.agents.agent_workspace import SPACE, STAND_IN, AgentRuntime, AgentWorkspace, call, calling, say
+from tests.scenario.agents.agent_workspace import SPACE, STAND_IN, AgentWorkspace, call, calling, say
 from tests.scenario.agents.fake_tools import fixed_tool
 
 OUTAGE: Final = {"code": "OVERLOADED", "message": "come back later"}
@@ -39,20 +39,6 @@ def error_code(run: Run) -> str:
     """Return the error code of a failed run."""
     assert run.status is RunStatus.FAILED and run.error is not None, run
     return run.error.code
-
-
-async def check_abandoned(runtime: AgentRuntime, run: Run) -> None:
-    """Check that abandoned messages are marked in the log and absent from the conversation."""
-    events, stored_ids = await runtime.events(run), {message.id for message in await runtime.messages(run)}
-    started_ids = {event.message_id for event in events if isinstance(event, TextMessageStart)}
-    void = await runtime.custom_events(run, MessagesAbandoned)
-    assert started_ids - stored_ids <= {name for each in void for name in each.message_ids}
-    assert stored_ids.isdisjoint(name for each in void for name in each.message_ids)
-    for each in void:
-        later_events = [
-            event for event in events[each.through :] if isinstance(event, TextMessageContent | TextMessageStart)
-        ]
-        assert not {event.message_id for event in later_events} & set(each.message_ids)
 
 
 async def test_the_run_and_the_step_name_the_model_that_answered(any_workspace: AgentWorkspace) -> None:
@@ -102,7 +88,7 @@ async def test_a_failed_model_call_is_retried(
         assert await runtime.texts(run) == ["user: go", "assistant: the answer"]
         assert [step.state for step in await runtime.steps(run)] == [StepState.FAILED, StepState.DONE]
         reasons = [each for each in await runtime.custom_events(run, StatusChanged) if each.to is RunStatus.QUEUED]
-        await check_abandoned(runtime, run)
+        await runtime.check_abandoned(run)
     assert len(server.requests) == 2
     assert [str(each.reason)[:18] for each in reasons] == ["MODEL_UNAVAILABLE:"]
     assert run.attempt <= 2
@@ -223,7 +209,7 @@ async def test_a_scripted_refusal_fails_the_run(workspace: AgentWorkspace, scrip
     workspace.agent(say("half", error={"code": scripted, "message": "no"}))
     async with workspace.open() as runtime:
         run = await runtime.run_to_end()
-        await check_abandoned(runtime, run)
+        await runtime.check_abandoned(run)
     assert error_code(run) == "MODEL_REFUSED"
     assert run.error is not None and run.error.details["code"] == scripted
 
@@ -245,7 +231,7 @@ async def test_a_model_call_is_retried_by_another_process(any_workspace: AgentWo
     any_workspace.script(say("whole"))
     async with any_workspace.open() as runtime:
         assert (await runtime.wait_until_ended(run)).output == "whole"
-        await check_abandoned(runtime, run)
+        await runtime.check_abandoned(run)
 
 
 async def test_a_message_during_the_backoff_is_part_of_the_retry(workspace: AgentWorkspace) -> None:
@@ -264,7 +250,7 @@ async def test_a_run_that_waits_for_a_retry_can_be_cancelled(workspace: AgentWor
         run = await runtime.start()
         await runtime.wait_for_event(run, lambda event: "come back later" in str(event))
         await runtime.runs.cancel(SPACE, run.id)
-        await check_abandoned(runtime, run)
+        await runtime.check_abandoned(run)
         assert (await runtime.get(run)).status is RunStatus.CANCELLED
 
 
@@ -364,7 +350,7 @@ async def test_the_log_is_valid_wherever_a_stream_breaks_off(any_workspace: Agen
         runs = await asyncio.gather(*(runtime.run_to_end(agent=f"b{number}") for number in range(MOMENTS)))
         for run in runs:
             assert error_code(run) == "MODEL_UNAVAILABLE"
-            await check_abandoned(runtime, run)
+            await runtime.check_abandoned(run)
 
 
 async def test_any_model_output_can_be_stored(any_workspace: AgentWorkspace) -> None:

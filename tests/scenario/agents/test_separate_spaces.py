@@ -47,11 +47,12 @@ async def results(runtime: AgentRuntime, run: Run) -> list[str]:
 
 
 def files_with(folder: Path, text: str) -> list[str]:
-    """Return the files of a workspace that contain a text, without the database and the agents."""
+    """Return the files of a workspace that contain a text, without the database, the agents and their versions."""
     return sorted(
         str(path.relative_to(folder))
         for path in folder.rglob("*")
-        if path.is_file() and not path.name.startswith("holdfast.db") and "agents" not in path.parts
+        if path.is_file() and not path.name.startswith("holdfast.db")
+        if not {"agents", "bundles"} & set(path.parts)
         if text in path.read_text(errors="replace")
     )
 

@@ -237,7 +237,7 @@ async def test_a_script_of_an_active_skill_runs_in_the_sandbox_with_its_folder_r
     await need_sandbox()
     _skill(workspace)
     workspace.write("skills/parcels/scripts/weigh.sh", "echo 3 kg; touch $(dirname $0)/made || echo read-only")
-    script = workspace.folder.resolve() / "skills/parcels/scripts/weigh.sh"
+    script = workspace.folder.resolve() / ".holdfast/bundles/*/skills/parcels/scripts/weigh.sh"
     workspace.agent(
         calling(call("bash", command=f"sh {script}")),
         say("done"),
@@ -251,8 +251,9 @@ async def test_a_script_of_an_active_skill_runs_in_the_sandbox_with_its_folder_r
         prompt = (await runtime.context(run)).system
         tainted = await runtime.custom_events(run, RunTainted)
     assert "3 kg\n" in result and "read-only\n[exit code 0]" in result, result
-    assert f"Its folder, read-only for commands: {script.parent.parent}" in prompt
-    assert tainted == [] and not script.with_name("made").exists()
+    folder = Path(str(script.parent.parent).replace("*", str(run.agent_version)))
+    assert f"Its folder, read-only for commands: {folder}" in prompt
+    assert tainted == [] and not (folder / "scripts/made").exists()
 
 
 async def test_a_broken_contract_is_recorded_and_the_run_completes(any_workspace: AgentWorkspace) -> None:

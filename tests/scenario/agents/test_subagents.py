@@ -154,6 +154,7 @@ class TestMessages:
             say("{$last_tool}"),
         ]
         workspace.agent(*turns, tools=TOOLS)
+        workspace.script(*turns, after_last="repeat")  # the end of the child may need another answer
         workspace.agent(say("I did"), name="kid")
         workspace.agent(say("not me"), name="other")
         async with workspace.open() as runtime:

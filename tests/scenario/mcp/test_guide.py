@@ -24,7 +24,7 @@ async def test_the_server_of_the_guide_answers_the_agent_of_the_guide(workspace:
     settings = msgspec.json.decode(block("json agent.json"))
     await need_sandbox()
     weather = {**settings["mcp_servers"]["weather"], "command": sys.executable}  # it has the SDK
-    workspace.write("tools/weather/server.py", block("python no-run"))
+    workspace.write("tools/weather/server.py", block("python"))
     workspace.agent(calling(call("mcp__weather__forecast", city="Bern")), say("done"))
     workspace.configure(**{**settings, "mcp_servers": {"weather": weather}})
     async with workspace.open() as runtime:

@@ -71,7 +71,7 @@ def test_a_draft_without_content_is_empty_and_no_other_is(given: dict[str, Any])
 
 
 def test_a_draft_has_every_part_of_a_commit() -> None:
-    parts_of_a_commit = set(CommitDraft().to_commit(LEASE).__struct_fields__) - {"lease", "move"}
+    parts_of_a_commit = set(CommitDraft().to_commit(LEASE).__struct_fields__) - {"lease", "move", "number"}
     assert parts_of_a_commit == set(CommitDraft.__slots__)
 
 

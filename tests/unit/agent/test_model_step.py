@@ -17,6 +17,7 @@ from holdfast.control.local_runtime import LocalLibrary, LocalSubagentRuns
 from holdfast.control.platform_tools import PlatformTools
 from holdfast.control.skills import SkillShelf
 from holdfast.domain.agent import Agent
+from holdfast.domain.agent_version import AgentBundle, AgentHead, LiveRules
 from holdfast.domain.artifact import NewFile
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import DataSource, ImagePart
@@ -25,7 +26,7 @@ from holdfast.domain.ids import ToolCallId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.limits import ZERO_USAGE
 from holdfast.domain.message import Role
-from holdfast.domain.run import RunStatus
+from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.skill import BrokenSkill, Skill
 from holdfast.domain.step import StepState
 from holdfast.ports.model import Model, ModelDelta, ModelFinished, TextDelta, ToolArgumentsDelta, ToolCallStarted
@@ -56,7 +57,7 @@ class NoSkills:
 
 
 class SingleAgent:
-    """`Agents` and `Models` with one agent and one model."""
+    """`Agents`, `RunAgents` and `Models` with one agent and one model."""
 
     def __init__(self, fake_model: FakeModel) -> None:
         self._model = fake_model
@@ -73,8 +74,29 @@ class SingleAgent:
     def broken(self) -> list[BrokenAgent]:
         return []
 
-    def grant(self, name: str, rules: Sequence[str]) -> None:
-        raise AssertionError("nobody is asked")
+    async def active(self, name: str) -> Agent:
+        return self._agent
+
+    async def of_run(self, run: Run) -> Agent:
+        return self._agent
+
+    async def skills_of_run(self, run: Run) -> None:
+        return None
+
+    async def bundle_of_run(self, run: Run) -> AgentBundle:
+        raise NotFound(run.id)
+
+    async def bundle_files(self, run: Run, digests: Sequence[str]) -> dict[str, bytes]:
+        raise NotFound(run.id)
+
+    async def check_usable(self, agent: str, version: str) -> None:
+        raise NotFound(agent)
+
+    async def follow(self, head: AgentHead) -> None:
+        raise NotFound(head.agent)
+
+    def rules(self, agent: str) -> LiveRules:
+        return LiveRules()
 
     def find(self, name: str, *, folder: str | None = None) -> Model:
         return self._model
@@ -100,6 +122,7 @@ async def executing(store: Store, fake_model: FakeModel, lease: Lease | None = N
     executor = AgentExecutor(
         journal=store.journal,
         library=LocalLibrary(
+            single,
             single,
             store.files,
             store.artifacts,

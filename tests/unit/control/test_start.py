@@ -11,7 +11,6 @@ from holdfast.domain.limits import Limits
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Mode, RunStatus
 from holdfast.domain.thread import NewThread, ThreadPatch, ThreadStatus
-from holdfast.workspace.agents import FolderAgents
 from tests.builders import assistant, call, user
 from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, say
 from tests.unit.control.unchanged import unchanged
@@ -50,13 +49,10 @@ REFUSED: list[tuple[dict[str, Any], type[HoldfastError], str]] = [
     ({"agent_type": "nobody"}, NotFound, "no agent `nobody`"),
     ({"agent_type": "../bot"}, NotFound, "no agent"),
     ({"mode": Mode.DAEMON}, Conflict, "not enabled for daemon"),
-    ({"model": "scripted:missing.json"}, Invalid, "missing.json"),
     ({"model": "scripted:/dev/zero"}, Invalid, "in the folder of its agent"),
     ({"model": "scripted:../other/script.json"}, Invalid, "in the folder of its agent"),
     ({"model": "scripted:a/../../other/script.json"}, Invalid, "in the folder of its agent"),
-    ({"model": "scripted:no\x00thing"}, Invalid, "cannot be read"),
-    ({"model": "nothing"}, Invalid, "nothing"),
-    ({"model": "nobody:model"}, Invalid, "nobody"),
+    ({"model": "scripted:no\x00thing"}, Invalid, "NUL"),
     ({"thread": ThreadId("thr_none")}, NotFound, "thr_none"),
     ({"messages": [assistant("", call("c"))]}, Invalid, "each tool call must be followed"),
     ({"messages": [user("a", id="m"), user("b", id="m")]}, Invalid, "same id"),
@@ -75,6 +71,15 @@ async def test_an_invalid_run_is_refused_and_nothing_is_created(
     async with unchanged(floor, workshop):
         with pytest.raises(error, match=message):
             await floor.start(**options)
+
+
+@pytest.mark.parametrize("model", ["scripted:missing.json", "nothing", "nobody:nobody"])
+async def test_a_model_is_checked_by_the_process_that_calls_it(workshop: AgentWorkspace, model: str) -> None:
+    async with workshop.open(workers=1) as runtime, unchanged(runtime, workshop):
+        with pytest.raises(Invalid, match=model.rpartition(":")[2]):
+            await runtime.start(model=model)
+    async with workshop.open(workers=0) as runtime:  # its workers know what they can call
+        assert (await runtime.start(model=model)).model == model
 
 
 async def test_an_invalid_agent_starts_no_run(floor: AgentRuntime, workshop: AgentWorkspace) -> None:
@@ -120,7 +125,6 @@ async def test_a_request_is_the_same_after_its_agent_was_edited(
     first = await floor.runs.start(SPACE, new)
     workshop.write("agents/bot/other.json", {"turns": [say("x")]})
     edit(workshop)
-    assert isinstance(floor.holdfast.agents, FolderAgents)
     floor.holdfast.agents.refresh()
     assert (await floor.runs.start(SPACE, new)).run == first.run
     with pytest.raises(IdempotencyMismatch):

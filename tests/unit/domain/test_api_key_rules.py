@@ -17,6 +17,7 @@ KEY: Final = ApiKey(
     scope=Scope.RUN,
     space_ids=[SpaceId("acme")],
     every_space=False,
+    pools=[],
     rate_limit=None,
     created_by=None,
     created_at=BEFORE,
@@ -47,11 +48,12 @@ def test_a_key_is_bound_to_at_least_one_space_or_to_every_space() -> None:
         check_new_api_key(everywhere, [SpaceId("acme")])
 
 
-def test_each_scope_includes_the_ones_before_it() -> None:
+def test_each_scope_includes_the_ones_before_it_and_admin_all() -> None:
     assert [[one.includes(other) for other in Scope] for one in Scope] == [
-        [True, False, False],
-        [True, True, False],
-        [True, True, True],
+        [True, False, False, False],
+        [True, True, False, False],
+        [True, True, True, True],
+        [False, False, False, True],
     ]
 
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid, NotFound
+from holdfast.domain.instant import Instant
 from holdfast.domain.plan import Boundary, Plan, PlanStatus, complete, create, find, start
 from holdfast.domain.plan_edit import (
     AddPlanItem,
@@ -24,10 +25,11 @@ TWO = create(create(Plan(), task_id=1, title="bake"), task_id=2, title="eat")
 
 
 THERE = Boundary(message_sequence_num=4, content_sequence_num=2)
+EARLIER, NOW = Instant("2026-01-31T11:00:00.000Z"), Instant("2026-01-31T12:00:00.000Z")
 
 
 def change(task_id: int = 1, /, **patch: object) -> ChangePlanItem:
-    return ChangePlanItem(task_id=task_id, patch=msgspec.convert(patch, PlanItemPatch), at=THERE)
+    return ChangePlanItem(task_id=task_id, patch=msgspec.convert(patch, PlanItemPatch), at=THERE, edited_at=NOW)
 
 
 def test_an_item_is_added_at_its_position() -> None:
@@ -49,27 +51,28 @@ def test_absent_fields_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("patch", "status", "end"),
+    ("patch", "status", "end", "ended_at"),
     [
-        ({"status": "in_progress"}, PlanStatus.IN_PROGRESS, None),
-        ({"status": "blocked", "reason": "no oven"}, PlanStatus.BLOCKED, None),
-        ({"status": "completed", "conclusion": "a cake"}, PlanStatus.COMPLETED, THERE),
-        ({"status": "cancelled", "reason": "not hungry"}, PlanStatus.CANCELLED, None),
-        ({"status": "planned"}, PlanStatus.PLANNED, None),
+        ({"status": "in_progress"}, PlanStatus.IN_PROGRESS, None, None),
+        ({"status": "blocked", "reason": "no oven"}, PlanStatus.BLOCKED, None, None),
+        ({"status": "completed", "conclusion": "a cake"}, PlanStatus.COMPLETED, THERE, NOW),
+        ({"status": "cancelled", "reason": "not hungry"}, PlanStatus.CANCELLED, None, NOW),
+        ({"status": "planned"}, PlanStatus.PLANNED, None, None),
     ],
 )
 def test_an_item_completed_by_a_person_ends_where_the_edit_was_made(
-    patch: dict[str, str], status: PlanStatus, end: Boundary | None
+    patch: dict[str, str], status: PlanStatus, end: Boundary | None, ended_at: Instant | None
 ) -> None:
-    item = find(apply_edit(start(TWO, 1, at=AT), change(**patch)), 1)
+    item = find(apply_edit(start(TWO, 1, at=AT, now=EARLIER), change(**patch)), 1)
     assert (item.status, item.start, item.end) == (status, AT, end)
+    assert (item.started_at, item.ended_at) == (EARLIER, ended_at)
 
 
 def test_an_item_started_by_a_person_starts_where_the_edit_was_made() -> None:
-    plan = apply_edit(start(TWO, 1, at=AT), change(2, status="in_progress"))
-    assert [(item.status, item.start) for item in plan.items] == [
-        (PlanStatus.PLANNED, AT),
-        (PlanStatus.IN_PROGRESS, THERE),
+    plan = apply_edit(start(TWO, 1, at=AT, now=EARLIER), change(2, status="in_progress"))
+    assert [(item.status, item.start, item.started_at) for item in plan.items] == [
+        (PlanStatus.PLANNED, AT, EARLIER),
+        (PlanStatus.IN_PROGRESS, THERE, NOW),
     ]
 
 

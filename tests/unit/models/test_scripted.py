@@ -162,10 +162,12 @@ async def test_a_stall_lasts_until_the_call_is_left(tmp_path: Path) -> None:
             await waiting
 
 
-async def test_usage_comes_from_the_script_and_costs_nothing(tmp_path: Path) -> None:
-    model = scripted(tmp_path, {"usage": {"input_tokens": 7, "output_tokens": 2}}, {})
+async def test_usage_comes_from_the_script_and_costs_nothing_unless_it_says_so(tmp_path: Path) -> None:
+    priced = {"usage": {"input_tokens": 1, "cost_usd": 0.25}}
+    model = scripted(tmp_path, {"usage": {"input_tokens": 7, "output_tokens": 2}}, {}, priced)
     assert finished(await deltas(model)).usage == Usage(input_tokens=7, output_tokens=2, cost_usd=0.0)
     assert finished(await deltas(model, model_request(position=1))).usage == Usage(cost_usd=0.0)
+    assert finished(await deltas(model, model_request(position=2))).usage == Usage(input_tokens=1, cost_usd=0.25)
     assert model.price_known
 
 

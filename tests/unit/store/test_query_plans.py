@@ -16,7 +16,7 @@ async def query_plan(path: Path, name: str) -> list[str]:
     async with open_store(path, bus=LocalBus()):
         pass
     with closing(sqlite3.connect(path)) as connection:
-        for function in ("holdfast_has", "holdfast_has_all"):
+        for function in ("holdfast_has", "holdfast_has_all", "holdfast_contains"):
             connection.create_function(function, 2, lambda *_: True, deterministic=True)
         values = (None,) * len(STATEMENTS[name].parameters)
         return [str(step[3]) for step in connection.execute(f"EXPLAIN QUERY PLAN {STATEMENTS[name].sql}", values)]
@@ -29,7 +29,44 @@ async def test_a_page_reads_no_whole_table_and_each_thread_by_its_key(tmp_path: 
     assert any(step.startswith("SEARCH d USING INTEGER PRIMARY KEY") for step in steps)
 
 
+async def test_a_claim_of_deliveries_goes_from_webhook_to_webhook(tmp_path: Path) -> None:
+    """What has piled up for a receiver that stalls is not read for the others."""
+    steps = await query_plan(tmp_path / "holdfast.db", "claim_deliveries")
+    reads = [step for step in steps if " d " in step]
+    assert len(reads) == 3 and all("COVERING INDEX" in step or "deliveries_of_webhook" in step for step in reads), steps
+    assert any("deliveries_of_webhook (webhook_key=? AND due_at<?)" in step for step in reads), steps
+
+
+async def test_the_runs_of_a_schedule_are_found_behind_skipped_times(tmp_path: Path) -> None:
+    steps = await query_plan(tmp_path / "holdfast.db", "active_runs_of_schedule")
+    assert any("firings_with_runs (schedule_key=?)" in step for step in steps), steps
+
+
 async def test_run_counts_read_indexes_that_hold_no_ended_run(tmp_path: Path) -> None:
     reads = [step for step in await query_plan(tmp_path / "holdfast.db", "live_runs") if "run_heads" in step]
     assert len(reads) == 7
     assert [read for read in reads if "INDEX run_heads_" not in read] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("threads_in_tail", "threads_to_index"),
+        ("threads_behind", "threads_to_index"),
+        ("messages_behind", "threads_to_index"),
+        ("memories_behind", "memories_to_index"),
+        ("standing_memories", "memories_standing"),
+    ],
+)
+async def test_what_recall_lacks_is_read_from_an_index_that_holds_nothing_else(
+    tmp_path: Path, name: str, index: str
+) -> None:
+    plan = await query_plan(tmp_path / "holdfast.db", name)
+    assert [step for step in plan if f"INDEX {index} (space_key=?)" in step], plan
+
+
+async def test_threads_to_outline_are_found_without_reading_their_runs(tmp_path: Path) -> None:
+    plan = await query_plan(tmp_path / "holdfast.db", "threads_to_outline")
+    assert [step for step in plan if "INDEX threads_to_outline" in step], plan
+    assert [step for step in plan if "runs_of_thread" in step] == []
+    assert [step for step in plan if "run_heads" in step and "INDEX run_heads_" not in step] == []

@@ -43,7 +43,7 @@ async def test_every_row_is_inserted_unchanged(transaction: SqliteTransaction, c
 
 async def test_the_returned_rows_of_all_chunks_are_collected(transaction: SqliteTransaction) -> None:
     count = MAX_ROWS_PER_STATEMENT + 9
-    heads = [(key, "running", 0, 0, 0, None, key) for key in range(1, count + 1)]
+    heads = [(key, "running", 0, 0, 0, None, key, None, 1, "default") for key in range(1, count + 1)]
     await transaction.many("add_heads", heads)
     # The lease number of each run is 0; every third entry has another one.
     entries = [(key % 5, 0, False, key, 0 if key % 3 else 1, False) for key in range(1, count + 1)]
@@ -54,7 +54,7 @@ async def test_the_returned_rows_of_all_chunks_are_collected(transaction: Sqlite
 
 
 async def test_each_row_updates_only_its_own_key(transaction: SqliteTransaction) -> None:
-    await transaction.many("add_heads", [(key, "running", 0, 0, 0, None, 1) for key in (1, 2, 3)])
+    await transaction.many("add_heads", [(key, "running", 0, 0, 0, None, 1, None, 1, "default") for key in (1, 2, 3)])
     moves = [("waiting", f"reason {key}", None, 5, key) for key in (1, 3)]
     await transaction.many("move_heads", moves)
     heads = [await transaction.one("head", run_key=key) for key in (1, 2, 3)]
@@ -62,7 +62,9 @@ async def test_each_row_updates_only_its_own_key(transaction: SqliteTransaction)
 
 
 async def test_a_single_row_has_the_same_effect_as_a_row_among_others(transaction: SqliteTransaction) -> None:
-    await transaction.many("add_heads", [(key, "running", 0, 0, 0, None, key) for key in (1, 2, 3, 4)])
+    await transaction.many(
+        "add_heads", [(key, "running", 0, 0, 0, None, key, None, 1, "default") for key in (1, 2, 3, 4)]
+    )
     entries = [(5, 0, True, key, key % 2, False) for key in (1, 2, 3, 4)]
     alone = [tuple(row) for entry in entries[:2] for row in await transaction.many("fence", [entry])]
     together = [tuple(row) for row in await transaction.many("fence", entries[2:])]
@@ -70,8 +72,8 @@ async def test_a_single_row_has_the_same_effect_as_a_row_among_others(transactio
     moves = [("queued", "why", None, 5, key) for key in (1, 2, 3)]
     await transaction.many("move_heads", moves[:1])
     await transaction.many("move_heads", moves[1:])
-    heads = [await transaction.one("head", run_key=key) for key in (1, 2, 3, 4)]
-    assert [head and (head["status"], head["status_reason"], head["lease_number"]) for head in heads] == [
+    found = [await transaction.one("head", run_key=key) for key in (1, 2, 3, 4)]
+    assert [head and (head["status"], head["status_reason"], head["lease_number"]) for head in found] == [
         *[("queued", "why", 1)] * 3,
         ("running", None, 0),
     ]

@@ -152,7 +152,7 @@ def test_the_schema_reader_reads_columns_keys_and_indexes(sqlite: sqlite3.Connec
         {},
     )
     assert tables["run_heads"].indexes["run_heads_ready"] == (
-        ("queue_key",),
+        ("pool", "space_key", "queue_key", "run_key"),
         "status = 'queued' AND wait_until IS NULL",
     )
 

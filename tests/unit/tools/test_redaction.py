@@ -17,16 +17,19 @@ KEYS = [
     "sk-" + "a1B2" * 8,
     "sk-ant-api03-" + "x_-9" * 10,
     "sk-proj-" + "Zz09" * 12,
-    "ghp_" + "a" * 36,
+    *(f"{prefix}{'a' * 36}" for prefix in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
     "github_pat_" + "a1" * 20,
     "glpat-" + "a" * 20,
     "xoxb-123456789012-abcdef",
     "AIza" + "a" * 35,
     "AKIA" + "A1" * 8,
+    "ASIA" + "A1" * 8,
     "sk_live_" + "a" * 24,
+    "rk_live_" + "a" * 24,
     "hf_" + "a" * 34,
     "hf_" + "0f" * 16 + "_" + "aB-_" * 10 + "xyz",
     "npm_" + "a" * 36,
+    "pypi-" + "a1" * 30,
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
 ]
 
@@ -67,6 +70,7 @@ def test_a_text_that_nearly_holds_keys_takes_linear_time(text: str) -> None:
 
 
 def test_text_with_an_unpaired_surrogate_is_redacted() -> None:
+    assert REDACTION.text("\ud800 nothing") == "\ufffd nothing"
     assert REDACTION.text(f"\ud800 {KEYS[0]}") == f"\ufffd {REDACTED}"
 
 

@@ -2,41 +2,22 @@
 
 import ssl
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from holdfast.tools.builtin.web import web_fetch
 from holdfast.tools.middleware import with_standard_middleware
 from holdfast.tools.web.fetch import MarkdownConverter
 from tests.support.calls import a_call
+from tests.support.certificates import write_certificate
 from tests.support.web_server import StubWeb, WebPage, WebServer
 
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
     """Return a file with a key and a self-signed certificate of `example.com`."""
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
-    now = datetime.now(UTC)
-    built = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("example.com")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path / "certificate.pem"
-    path.write_bytes(
-        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + built.public_bytes(Encoding.PEM)
-    )
-    return path
+    return write_certificate(tmp_path / "certificate.pem", "example.com")
 
 
 @pytest.fixture

@@ -311,11 +311,15 @@ def test_another_prompt_is_another_version_of_the_agent(workspace: Workspace) ->
         ([HEARTBEAT], {"check.md": "x", "other.md": "x"}, "heartbeats/other.md: line 1: belongs to no heartbeat"),
         ([HEARTBEAT, HEARTBEAT], {"check.md": "x"}, "agent.json: line 1: daemon.heartbeats[1].name: `check` is there"),
         ([], {}, "agent.json: line 1: daemon.heartbeats: a daemon needs at least one heartbeat"),
-        ([{**HEARTBEAT, "schedule": "often"}], None, "agent.json: line 1: daemon.heartbeats[0].cron: `often` is not a"),
+        (
+            [{**HEARTBEAT, "schedule": "often"}],
+            None,
+            "agent.json: line 1: daemon.heartbeats[0].schedule: `often` is not a",
+        ),
         (
             [{**HEARTBEAT, "schedule": "0 0 30 2 *"}],
             None,
-            "agent.json: line 1: daemon.heartbeats[0].cron: `0 0 30 2 *`",
+            "agent.json: line 1: daemon.heartbeats[0].schedule: `0 0 30 2 *`",
         ),
         ([{**HEARTBEAT, "timezone": "Mars"}], None, "agent.json: line 1: daemon.heartbeats[0].timezone: `Mars` is not"),
         ([{**HEARTBEAT, "name": "a/b"}], None, "agent.json: line 1: daemon.heartbeats[0].name: expected 1 to 64"),

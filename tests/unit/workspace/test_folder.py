@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.domain.errors import Conflict, NotFound, Unavailable
+from holdfast.domain.packages import install_command
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import FolderSettings
@@ -88,6 +89,24 @@ def test_a_new_workspace_has_an_agent_for_a_real_model_whose_provider_is_in_the_
     (model,) = FolderAgents(workspace).get("assistant").models
     provider = FolderSettings(workspace).get().providers[model.partition(":")[0]]
     assert (provider.api, provider.api_key_env) == ("openai", "OPENAI_API_KEY")
+
+
+def test_a_chosen_model_is_that_of_every_agent_but_the_one_that_always_answers(tmp_path: Path) -> None:
+    agents = FolderAgents(Workspace.create(tmp_path, model="openai:gpt-5"))
+    assert agents.broken() == []
+    assert {agent.name: agent.models for agent in agents.all()} == {
+        agent.name: ["scripted:script.json" if agent.name == "hello" else "openai:gpt-5"] for agent in agents.all()
+    }
+
+
+def test_the_readme_of_a_new_workspace_has_the_commands_that_install_providers(tmp_path: Path) -> None:
+    readme = (Workspace.create(tmp_path).agents / "assistant" / "README.md").read_text()
+    assert install_command("openai") in readme and install_command("anthropic") in readme
+
+
+def test_the_watching_agent_of_a_new_workspace_does_nothing_before_it_is_enabled(tmp_path: Path) -> None:
+    daemon = FolderAgents(Workspace.create(tmp_path)).get("monitor").daemon
+    assert not daemon.allowed and [heartbeat.name for heartbeat in daemon.heartbeats] == ["logs"]
 
 
 def test_a_workspace_can_be_created_beside_other_files(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.domain.errors import Invalid, NotFound, Unavailable
 from holdfast.domain.limits import Limits
-from holdfast.ports.workspace import Agents, BrokenAgent
+from holdfast.ports.workspace import BrokenAgent
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import ProjectFolder, Settings
@@ -20,9 +20,8 @@ def agents(workspace: Workspace, clock: FakeClock) -> FolderAgents:
     return FolderAgents(workspace, monotonic=clock)
 
 
-def test_folder_agents_implement_the_agents_port(agents: FolderAgents) -> None:
-    known: Agents = agents
-    assert known.all() == []
+def test_an_empty_folder_has_no_agents(agents: FolderAgents) -> None:
+    assert agents.all() == []
 
 
 def test_agents_are_listed_by_name(workspace: Workspace, agents: FolderAgents) -> None:

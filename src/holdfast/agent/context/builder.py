@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.context.assembly import AssembledContext, ContextInput, assemble
 from holdfast.agent.context.compaction import SummaryPlan, apply_summary, plan_compaction
-from holdfast.agent.context.recalled import NO_MEMORY, recalled_memory, refresh_memory
+from holdfast.agent.context.recalled import refresh_memory
 from holdfast.agent.context.reminders import build_reminders, due_reminders_note
 from holdfast.agent.context.system_prompt import PromptComposer, PromptInput
 from holdfast.agent.context.tokens import MessageSizer, ToolMeasurer
@@ -21,7 +21,7 @@ from holdfast.agent.run_context import RunContext, mark_tainted
 from holdfast.agent.skill_contracts import missing_products
 from holdfast.agent.structured_output import check_output, output_schema, rejected_answers
 from holdfast.domain.content import DataSource, Json, Part, TextPart, stored_file, stored_file_ids
-from holdfast.domain.context import decode_compaction
+from holdfast.domain.context import NO_MEMORY, decode_compaction, recalled_memory
 from holdfast.domain.distillation import is_distiller
 from holdfast.domain.errors import ModelRefused, ModelUnavailable, NotFound
 from holdfast.domain.events.custom import ContextCompacted
@@ -135,6 +135,7 @@ class ContextBuilder:
                     plan=plan,
                     drift_every=ctx.agent.anti_drift_every,
                     unavailable_servers=[each.server for each in ctx.unavailable_servers],
+                    folder_notices=[each.message for each in ctx.folder_notices],
                     output_problems=output_problems,
                     missing_products=missing_products(ctx),
                 ),

@@ -10,7 +10,7 @@ providers can cache the prompt, and a worker that takes over sends the same. Tex
 an agent that searches for it finds it, and is tainted then.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,8 +18,14 @@ from msgspec.structs import replace
 
 from holdfast.agent.run_context import RunContext, mark_tainted
 from holdfast.domain.agent import MemorySettings, RecallScope
-from holdfast.domain.content import Json, plain_text
-from holdfast.domain.context import InjectedItem, InjectionKind, RecalledMemory
+from holdfast.domain.content import plain_text
+from holdfast.domain.context import (
+    RECALL_VALUE,
+    InjectedItem,
+    InjectionKind,
+    RecalledMemory,
+    recalled_memory,
+)
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import MemoryId, MessageId
 from holdfast.domain.instant import Instant
@@ -42,7 +48,6 @@ from holdfast.memory.rules import StatementKind, find_entities, find_statements
 from holdfast.ports.model import TokenCounter
 from holdfast.tools.builtin.memory import taint_of
 
-RECALL_VALUE: Final = "recall"
 MAX_RECALL_HITS: Final = 30
 """Hits that are considered for a prompt."""
 MIN_CONFIDENCE: Final = 0.15
@@ -55,7 +60,6 @@ MAX_EXCERPT_CHARS: Final = 1_000
 MAX_NEIGHBOURED: Final = 8
 """Excerpts whose neighbours are added; the best."""
 MAX_NEIGHBOUR_CHARS: Final = 300
-NO_MEMORY: Final = RecalledMemory()
 
 _RULE_MODES: Final = frozenset({Mode.CHAT, Mode.TASK})
 _MEMORY_TYPES: Final = {
@@ -63,12 +67,6 @@ _MEMORY_TYPES: Final = {
     StatementKind.PREFERENCE: MemoryType.SEMANTIC,
     StatementKind.EVENT: MemoryType.EPISODE,
 }
-
-
-def recalled_memory(values: Mapping[str, Json]) -> RecalledMemory:
-    """Return what was recalled for the run."""
-    value = values.get(RECALL_VALUE)
-    return NO_MEMORY if value is None else msgspec.convert(value, RecalledMemory)
 
 
 async def refresh_memory(ctx: RunContext) -> None:

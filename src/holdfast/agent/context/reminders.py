@@ -43,6 +43,7 @@ def build_reminders(
     plan: Plan,
     drift_every: int | None = DEFAULT_ANTI_DRIFT_EVERY,
     unavailable_servers: Iterable[str] = (),
+    folder_notices: Iterable[str] = (),
     output_problems: Sequence[str] = (),
     missing_products: Sequence[str] = (),
 ) -> list[str]:
@@ -54,6 +55,7 @@ def build_reminders(
     """
     # Only names: what a server or its registry writes is untrusted.
     reminders = [render_text("mcp_unavailable", server=server) for server in unavailable_servers]
+    reminders += [render_text("folder_notice", message=message) for message in folder_notices]
     if iterations >= REMIND_AFTER_REPEATS:
         repeated = find_repetition(messages, run_id=run_id)
         if repeated.count >= REMIND_AFTER_REPEATS:

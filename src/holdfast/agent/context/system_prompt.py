@@ -1,7 +1,7 @@
 """The system prompt: its segments, ordered from stable to changing, because providers cache common prefixes.
 
-core · safety · AGENT.md · SOUL.md · catalog of skills │ environment · output · standing · memories │ skills · plan · …
-the same for each run of an agent                      │ for each run, or user message              │ for each call
+core · safety · AGENT.md · SOUL.md · skill catalog │ task heuristics · environment · output · … │ skills · plan · …
+the same for each run of an agent                  │ for each run, or user message            │ for each call
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,6 +65,10 @@ _MODE_DESCRIPTIONS: Final[Mapping[Mode, str]] = {
     Mode.DAEMON: "a scheduled run; do what is due now, and nothing if nothing is",
     Mode.API: "a request from a program; answer in the form that it requests",
 }
+
+
+_UNATTENDED_MODES: Final = frozenset({Mode.TASK, Mode.DAEMON})
+"""Modes of runs that nobody reads along with: their prompt has the task heuristics."""
 
 
 class PromptSkill(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +136,8 @@ class PromptComposer:
             yield from_untrusted("skill_catalog", prompt.skill_catalog, tag="skill-catalog")
 
     def _run_segments(self, prompt: PromptInput) -> Iterator[PromptSegment]:
+        if prompt.run.mode in _UNATTENDED_MODES:
+            yield self._segments.from_template("task_heuristics")
         yield self._segments.from_template(
             "environment",
             workspace=_single_line(prompt.workspace),

@@ -16,8 +16,8 @@ PUBLIC_ROUTES: Final = frozenset(
 """Routes that need no key, because they show nothing of any space."""
 
 _READ_ROUTES: Final = """
-    read_version list_spaces read_space read_usage read_queue list_workers read_budget
-    list_grants list_agents read_agent
+    read_version list_spaces read_space read_usage read_queue read_queue_settings list_workers read_budget
+    list_grants list_agents read_agent list_agent_versions read_agent_version diff_agent_versions list_tools
     list_threads read_thread list_messages read_message compare_branches
     list_revisions list_run_messages read_history read_tree export_thread
     list_plan_items read_plan_item read_plan list_space_tasks
@@ -26,7 +26,7 @@ _READ_ROUTES: Final = """
     list_artifacts read_artifact list_run_artifacts list_thread_artifacts
     list_memories read_memory read_memory_timeline read_memory_graph export_memories read_memory_provenance
     list_memory_files search_memory_files read_memory_file read_memory_status
-    read_memory_history search_memories search_threads search_messages
+    read_memory_history search_memories search_threads search_messages search_everything
     list_files read_file read_file_content list_notifications count_unread
     follow_run follow_notifications follow_space run_socket join_segment
     list_tasks read_task list_task_events follow_task read_task_context
@@ -68,7 +68,10 @@ ROUTE_RULES: Final[Mapping[str, RouteRule]] = {
     **dict.fromkeys(_RUN_ROUTES.split(), RouteRule(Scope.RUN)),
     **dict.fromkeys(_ADMIN_ROUTES.split(), RouteRule(Scope.ADMIN)),
     "read_metrics": RouteRule(Scope.READ, everywhere=True),
-    **dict.fromkeys(("create_space", "read_settings", "update_settings"), RouteRule(Scope.ADMIN, everywhere=True)),
+    **dict.fromkeys(
+        ("create_space", "put_queue_settings", "read_settings", "update_settings", "activate_agent_version"),
+        RouteRule(Scope.ADMIN, everywhere=True),
+    ),
 }
 _UNLISTED_RULE: Final = RouteRule(Scope.ADMIN, everywhere=True)
 

@@ -24,7 +24,7 @@ STREAM_PATHS: Final[Mapping[str, re.Pattern[str]]] = {
         "follow_notifications": rf"{_IN_SPACE}/notifications/sse",
         "follow_space": rf"/api/spaces/(?P<space>{_ID})/feed",
         "follow_task": rf"/tasks/{_ID}/stream",
-        "client_socket": r"/ws",
+        "client_socket": rf"/ws|/api/spaces/(?P<space>{_ID})/ws",
     }.items()
 }
 """The paths that a ticket can open, by the name of the route's handler function."""

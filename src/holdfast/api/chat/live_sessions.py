@@ -7,6 +7,7 @@ that were not sent to their end, and last the newest. Older runs that it does no
 """
 
 import re
+from copy import copy
 from itertools import takewhile
 from typing import Final
 
@@ -167,6 +168,12 @@ class LiveControl:
         self._runs = runs
         self._sessions = sessions
 
+    def in_space(self, space: SpaceId) -> "LiveControl":
+        """Return the use cases of a socket for a space, which the principal may access."""
+        other = copy(self)
+        other.space = space
+        return other
+
     async def follow_task(self, name: str, *, after: int) -> Subscriber:
         """Subscribe to the log of a task after an event number."""
         try:
@@ -176,5 +183,5 @@ class LiveControl:
 
     async def live_session(self, name: str) -> LiveSession:
         """Return a session to follow."""
-        thread = await self._sessions.thread(name)
+        thread = await self._sessions.thread(name, space=self.space)
         return LiveSession(thread.id, space=self.space, runs=self._runs)

@@ -42,8 +42,9 @@ from holdfast.api.streams.websocket import check_handshake, deny_handshake
 from holdfast.control.streams.broadcast import Subscriber
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, NotFound
-from holdfast.domain.ids import ThreadId
+from holdfast.domain.ids import SpaceId, ThreadId
 from holdfast.domain.page import DEFAULT_PAGE_SIZE
+from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.task_ids import task_id_of
 
 
@@ -218,9 +219,12 @@ async def call_model(model_calls: NamedDependency[ModelCalls], data: JSONBody[Mo
 MODEL_ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (list_known_models, call_model)
 
 
-@websocket("/ws", middleware=[check_handshake])
-async def client_socket(socket: WebSocket[Any, Any, Any], live: NamedDependency[LiveControl]) -> None:
-    """Serve one client, which subscribes to tasks and sessions and offers methods that agents call."""
+@websocket(["/ws", "/api/spaces/{space_id:str}/ws"], middleware=[check_handshake])
+async def client_socket(
+    socket: WebSocket[Any, Any, Any], live: NamedDependency[LiveControl], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+) -> None:
+    """Serve one client, which subscribes to tasks and sessions of a space and offers methods that agents call."""
+    live = live.in_space(space_id)
     try:
         space_updates = await live.streams.subscribe_space(live.space)
     except HoldfastError as error:

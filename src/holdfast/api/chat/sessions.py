@@ -87,10 +87,10 @@ class SessionControl:
         page = await self._threads.page(self._space, where=where, limit=limit, cursor=cursor)
         return Page(items=[to_listed_session(each) for each in page.items], next_cursor=page.next_cursor)
 
-    async def thread(self, name: str) -> Thread:
-        """Return the thread of a session."""
+    async def thread(self, name: str, *, space: SpaceId | None = None) -> Thread:
+        """Return the thread of a session, which may be of another space."""
         try:
-            thread = await self._threads.get(self._space, ThreadId(name))
+            thread = await self._threads.get(space or self._space, ThreadId(name))
         except NotFound as exc:
             raise _not_found(name) from exc
         if thread.status is ThreadStatus.DELETED:

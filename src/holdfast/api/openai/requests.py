@@ -243,7 +243,12 @@ def _to_new_message(message: ChatMessageInput, place: str) -> NewMessage:
                 return NewMessage(role=Role.USER, content=parts)
             return NewMessage(role=Role.USER, content=content)
         case AssistantMessageInput(content=content, refusal=refusal, tool_calls=calls):
-            tool_calls = [_to_tool_call(call, f"{place}.tool_calls[{index}]") for index, call in enumerate(calls or ())]
+            tool_calls = [
+                to_tool_call(
+                    call.id, call.function.name, call.function.arguments, f"{place}.tool_calls[{index}].function"
+                )
+                for index, call in enumerate(calls or ())
+            ]
             return NewMessage(role=Role.ASSISTANT, content=_join_text(content or refusal or ""), tool_calls=tool_calls)
         case ToolMessageInput(content=content, tool_call_id=call_id):
             return NewMessage(role=Role.TOOL, content=_join_text(content), tool_call_id=ToolCallId(call_id))
@@ -257,13 +262,14 @@ def _join_text(content: str | Sequence[TextPartInput | RefusalPartInput]) -> str
     return "".join(part.text if isinstance(part, TextPartInput) else part.refusal for part in content)
 
 
-def _to_tool_call(call: AssistantToolCall, place: str) -> ToolCall:
+def to_tool_call(id: str, name: str, arguments: str, place: str) -> ToolCall:
+    """Return an earlier tool call; `place` is that of its function in the request."""
     try:
-        arguments = msgspec.json.decode(call.function.arguments or "{}", type=dict[str, Any])
+        decoded = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError) as exc:
-        field = f"{place}.function.arguments"
+        field = f"{place}.arguments"
         raise Invalid(f"`{field}` must be a JSON object in a string", field=field) from exc
-    return ToolCall(id=ToolCallId(call.id), name=call.function.name, arguments=arguments)
+    return ToolCall(id=ToolCallId(id), name=name, arguments=decoded)
 
 
 def _to_part(part: TextPartInput | ImagePartInput | AudioPartInput | DocumentPartInput, place: str) -> Part:

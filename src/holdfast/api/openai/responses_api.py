@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.api.openai.completions import Completion, CompletionControl, NewCompletion, StartedCompletion
+from holdfast.api.openai.requests import to_tool_call
 from holdfast.api.openai.responses import completion_error, completion_headers
 from holdfast.api.streams.text_stream import TextStream
 from holdfast.control.streams.broadcast import EventBatch, Subscriber
@@ -39,12 +40,21 @@ class ResponseMessageInput(msgspec.Struct, frozen=True, kw_only=True):
     type: Literal["message"] = "message"
 
 
+class FunctionCallInput(msgspec.Struct, frozen=True, kw_only=True):
+    """An earlier function call, with its arguments as JSON in a string."""
+
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+
+
 class FunctionOutputInput(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a function call that the client ran."""
 
     type: Literal["function_call_output"]
     call_id: str
-    output: str
+    output: str | list[InputTextPart]
 
 
 class ResponseTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +81,7 @@ class ResponseText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ResponseInputItem: TypeAlias = dict[str, Json]
-"""A message or the output of a function call; a message need not name its type."""
+"""A message, a function call, or its output; a message need not name its type."""
 
 
 class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +97,7 @@ class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`auto`, or `none` to offer no tools."""
     text: ResponseText | None = None
     background: bool | None = None
+    conversation: Json = None
 
 
 class OutputTextPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +180,12 @@ def to_new_response(request: ResponseRequest, *, key: str | None) -> NewCompleti
     items: Sequence[Json] = (
         [{"role": "user", "content": request.input}] if isinstance(request.input, str) else request.input
     )
-    messages = [_to_message(item, f"input[{index}]") for index, item in enumerate(items)]
+    if request.conversation is not None:
+        remedy = "continue one with `previous_response_id`"
+        raise Invalid(f"`conversation`: the conversations of this server are threads: {remedy}", field="conversation")
+    messages: list[NewMessage] = []
+    for index, item in enumerate(items):
+        _append(messages, _to_message(item, f"input[{index}]"))
     if request.instructions:
         messages.insert(0, NewMessage(role=Role.SYSTEM, content=request.instructions))
     offered = [] if request.tool_choice == "none" else request.tools or []
@@ -199,13 +215,30 @@ def _to_message(item: Json, place: str) -> NewMessage:
     try:
         if item.get("type") == "function_call_output":
             result = msgspec.convert(item, FunctionOutputInput)
-            return NewMessage(role=Role.TOOL, content=result.output, tool_call_id=ToolCallId(result.call_id))
+            return NewMessage(
+                role=Role.TOOL, content=_join_text(result.output), tool_call_id=ToolCallId(result.call_id)
+            )
+        if item.get("type") == "function_call":
+            called = msgspec.convert(item, FunctionCallInput)
+            call = to_tool_call(called.call_id, called.name, called.arguments, place)
+            return NewMessage(role=Role.ASSISTANT, content="", tool_calls=[call])
         message = msgspec.convert(item, ResponseMessageInput)
     except msgspec.ValidationError as exc:
-        raise Invalid(f"`{place}` is neither a message nor a function call output: {exc}", field=place) from exc
-    text = message.content if isinstance(message.content, str) else "".join(part.text for part in message.content)
+        raise Invalid(f"`{place}` is not a message, a function call or its output: {exc}", field=place) from exc
     role = {"developer": Role.SYSTEM, "system": Role.SYSTEM, "assistant": Role.ASSISTANT}.get(message.role, Role.USER)
-    return NewMessage(role=role, content=text)
+    return NewMessage(role=role, content=_join_text(message.content))
+
+
+def _append(messages: list[NewMessage], message: NewMessage) -> None:
+    """Append a message; the calls of one reply are items of their own here, and one message for the model."""
+    if message.tool_calls and messages and messages[-1].role is Role.ASSISTANT:
+        reply = messages.pop()
+        message = msgspec.structs.replace(reply, tool_calls=[*reply.tool_calls, *message.tool_calls])
+    messages.append(message)
+
+
+def _join_text(content: str | list[InputTextPart]) -> str:
+    return content if isinstance(content, str) else "".join(part.text for part in content)
 
 
 def _output_schema(text: ResponseText | None) -> dict[str, Json] | UnsetType:

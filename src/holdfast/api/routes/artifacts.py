@@ -13,11 +13,12 @@ from holdfast.api.errors import UnsupportedMediaType
 from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, keyed_response
 from holdfast.api.parameters import Cursor, Limit, PortDependency, space_paths
 from holdfast.control.artifacts import ArtifactControl, ArtifactDetail
-from holdfast.domain.artifact import MAX_ARTIFACT_CHARS, MAX_FILE_BYTES, Artifact, File, NewFile
+from holdfast.domain.artifact import MAX_ARTIFACT_CHARS, MAX_FILE_BYTES, MAX_TITLE_CHARS, Artifact, File, NewFile
 from holdfast.domain.ids import ArtifactId, FileId, RunId, SpaceId, ThreadId
 from holdfast.domain.limits import MAX_SAFE_INTEGER
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.space import DEFAULT_SPACE
+from holdfast.domain.validation import check_search_text
 from holdfast.ports.artifacts import Artifacts, Files
 
 _TAGS = ["artifacts"]
@@ -31,11 +32,16 @@ VersionNumber = Annotated[
 async def list_artifacts(
     artifact_store: PortDependency[Artifacts],
     space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    title: Annotated[
+        str | None, QueryParameter(description="A part of the title; the case of `a` to `z` does not matter.")
+    ] = None,
     limit: Limit = DEFAULT_PAGE_SIZE,
     cursor: Cursor = None,
 ) -> Page[Artifact]:
     """Return all versions of all artifacts, without content, newest first."""
-    return await artifact_store.page(space_id, limit=limit, cursor=cursor)
+    if title is not None:
+        check_search_text(title, field="title", max_chars=MAX_TITLE_CHARS)
+    return await artifact_store.page(space_id, title=title, limit=limit, cursor=cursor)
 
 
 @get(space_paths("/artifacts/{artifact_id:str}"), summary="Read an artifact", tags=_TAGS)

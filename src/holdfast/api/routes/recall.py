@@ -1,4 +1,4 @@
-"""Routes for search: memories, threads, and the messages of a thread."""
+"""Routes for search: memories, threads, the messages of a thread, and everything."""
 
 from typing import Annotated
 
@@ -8,6 +8,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from holdfast.api.parameters import space_paths
 from holdfast.control.recall import RecallControl, SearchResults, SearchTarget, ThreadResults
+from holdfast.control.search import FoundKind, FoundList, SearchControl
 from holdfast.domain.ids import SpaceId, ThreadId
 from holdfast.domain.memory import MemoryType
 from holdfast.domain.recall import DEFAULT_HITS, MAX_HITS, MAX_QUERY_CHARS, RecallMode, RecallQuery
@@ -81,4 +82,21 @@ async def search_messages(
     return await recall.messages(space_id, thread_id, query, offset=offset, explain=explain)
 
 
-ROUTES = [search_memories, search_threads, search_messages]
+@get(space_paths("/search"), summary="Search everything", tags=["search"])
+async def search_everything(
+    search: NamedDependency[SearchControl],
+    text: _Text,
+    space_id: FromPath[SpaceId] = DEFAULT_SPACE,
+    kind: Annotated[
+        list[FoundKind] | None, QueryParameter(description="Only things of this kind; repeat it for several kinds.")
+    ] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=MAX_HITS, description="The maximum number of each kind.")] = 10,
+) -> FoundList:
+    """Return what has this id, has these words in its title or name, or says them.
+
+    Titles are of threads and artifacts, names and descriptions of agents, and the words of messages and memories.
+    """
+    return await search.find(space_id, text, kinds=frozenset(kind or FoundKind), limit=limit)
+
+
+ROUTES = [search_memories, search_threads, search_messages, search_everything]

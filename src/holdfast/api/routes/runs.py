@@ -15,6 +15,7 @@ from holdfast.api.ag_ui.segments import ProjectedStream, run_headers
 from holdfast.api.bodies import CancelBody, InterruptResponseBody, RetryBody, SteeringBody, ThreadRunBody
 from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, keyed_response, replay_headers
 from holdfast.api.parameters import (
+    ID_PATTERN,
     Cursor,
     FromTime,
     IdQuery,
@@ -33,7 +34,7 @@ from holdfast.control.runs import RunControl
 from holdfast.control.threads import ThreadControl, run_of_thread
 from holdfast.domain.errors import Invalid
 from holdfast.domain.idempotency import KeyedResult
-from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.ids import MemoryId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Instant
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.new_run import CreatedRun, NewRun
@@ -112,6 +113,10 @@ async def list_runs(
     mode: FromQuery[Mode | None] = None,
     tag: Tags = None,
     model: Annotated[str | None, QueryParameter(description="The model that was requested, or used last.")] = None,
+    memory_id: Annotated[
+        str | None, QueryParameter(pattern=ID_PATTERN, description="Only runs with this memory in a prompt.")
+    ] = None,
+    skill: Annotated[str | None, QueryParameter(description="Only runs in which this skill was active.")] = None,
     created_from: FromTime = None,
     created_to: ToTime = None,
     root_run_id: IdQuery = None,
@@ -126,6 +131,8 @@ async def list_runs(
         mode=mode,
         tags=tag or (),
         model=model,
+        memory_id=None if memory_id is None else MemoryId(memory_id),
+        skill=skill,
         created_from=None if created_from is None else Instant(created_from),
         created_to=None if created_to is None else Instant(created_to),
         root_run_id=parse_run_id(root_run_id),

@@ -230,7 +230,10 @@ ROUTES: list[HTTPRouteHandler] = [
 _WebhookId = Annotated[
     str | None,
     HeaderParameter(
-        name="webhook-id", max_length=255, description="The id of the delivery: the same id starts one run."
+        name="webhook-id",
+        min_length=1,
+        max_length=255,
+        description="The id of the delivery: the same id starts one run.",
     ),
 ]
 

@@ -15,10 +15,17 @@ from holdfast.api.auth.tickets import check_stream_path
 from holdfast.api.bodies import SpaceBody
 from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, keyed_response
 from holdfast.api.parameters import Cursor, Limit, PortDependency, space_paths
+from holdfast.control.agent_versions import (
+    AgentVersionControl,
+    AgentVersionDiff,
+    AgentVersionPage,
+    AgentVersionView,
+)
 from holdfast.control.agents import AgentControl, AgentPage, AgentView
 from holdfast.control.api_keys import KeyControl, KeyRequest, MadeKey
 from holdfast.control.spaces import SpaceControl, UsageControl
 from holdfast.control.tickets import MadeTicket, TicketControl
+from holdfast.control.tools import ToolControl, ToolList
 from holdfast.domain.ids import ApiKeyId, GrantId, SpaceId
 from holdfast.domain.instant import Instant
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
@@ -26,7 +33,7 @@ from holdfast.domain.permission import Grant
 from holdfast.domain.space import DEFAULT_SPACE, ApiKey, Scope, Space, SpacePatch
 from holdfast.domain.space_budget import NewSpaceBudget, SpaceBudget
 from holdfast.domain.usage import UsageGroup, UsageReport
-from holdfast.domain.worker import Queue, WorkerStatus
+from holdfast.domain.worker import MAX_POOLS, POOL_PATTERN, Queue, SpaceQueue, WorkerStatus
 from holdfast.ports.queue import Workers
 from holdfast.ports.spaces import Grants, SpaceBudgets, Spaces
 
@@ -157,6 +164,25 @@ async def read_queue(
     return await worker_store.queue(space_id, limit=limit, cursor=cursor)
 
 
+@get(space_paths("/queue/settings"), summary="Read the queue settings of a space", tags=_SPACE_TAGS)
+async def read_queue_settings(
+    worker_store: PortDependency[Workers], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+) -> SpaceQueue:
+    """Return how the space shares the workers with other spaces."""
+    return await worker_store.space_queue(space_id)
+
+
+@put(space_paths("/queue/settings"), summary="Set the queue settings of a space", tags=_SPACE_TAGS)
+async def put_queue_settings(
+    worker_store: PortDependency[Workers], data: JSONBody[SpaceQueue], space_id: FromPath[SpaceId] = DEFAULT_SPACE
+) -> SpaceQueue:
+    """Set how many runs workers take of the space in each round, and how many may be at work; absent fields are reset.
+
+    It needs a key for every space: spaces compete.
+    """
+    return await worker_store.put_space_queue(space_id, data)
+
+
 @get(space_paths("/workers"), summary="List workers", tags=_SPACE_TAGS)
 async def list_workers(
     worker_store: PortDependency[Workers], space_id: FromPath[SpaceId] = DEFAULT_SPACE
@@ -176,12 +202,15 @@ ROUTES = [
     put_budget,
     delete_budget,
     read_queue,
+    read_queue_settings,
+    put_queue_settings,
     list_workers,
     list_grants,
     revoke_grant,
 ]
 
 _KEY_TAGS: Final = ["keys"]
+_PoolName = Annotated[str, Meta(extra_json_schema={"pattern": POOL_PATTERN.replace(r"\Z", "$")})]
 _KeySpaceId = Annotated[SpaceId, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_-]{1,128}$"})]
 
 
@@ -194,6 +223,8 @@ class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The spaces of the key; by default the caller's default space."""
     every_space: bool = False
     """Whether the key covers all spaces, including later ones; `space_ids` must be empty then."""
+    pools: Annotated[list[_PoolName], Meta(max_length=MAX_POOLS)] = []
+    """The pools that a key with the scope `worker` may claim runs from; by default every pool."""
     rate_limit: Annotated[str, Meta(examples=["600/minute"])] | None = None
     expires_at: Annotated[Instant, Meta(extra_json_schema={"format": "date-time"})] | None = None
 
@@ -304,6 +335,7 @@ KEY_ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
 )
 
 _AGENT_TAGS = ["agents"]
+_ONE_AGENT = "/api/agents/{name:str}"
 
 
 @get("/api/agents", summary="List agents", tags=_AGENT_TAGS)
@@ -320,4 +352,67 @@ async def read_agent(agents: NamedDependency[AgentControl], name: FromPath[str])
     return agents.get(name)
 
 
-AGENT_ROUTES = [list_agents, read_agent]
+@get(f"{_ONE_AGENT}/versions", summary="List the versions of an agent", tags=_AGENT_TAGS)
+async def list_agent_versions(
+    agent_versions: NamedDependency[AgentVersionControl],
+    name: FromPath[str],
+    limit: Limit = DEFAULT_PAGE_SIZE,
+    cursor: Cursor = None,
+) -> AgentVersionPage:
+    """Return the published versions of an agent, the newest first, and which one new runs get."""
+    return await agent_versions.page(name, limit=limit, cursor=cursor)
+
+
+@get(f"{_ONE_AGENT}/versions/{{digest:str}}", summary="Read a version of an agent", tags=_AGENT_TAGS)
+async def read_agent_version(
+    agent_versions: NamedDependency[AgentVersionControl], name: FromPath[str], digest: FromPath[str]
+) -> AgentVersionView:
+    """Return a version: its files without their contents. At least 8 characters of a digest name it."""
+    return await agent_versions.get(name, digest)
+
+
+@get(f"{_ONE_AGENT}/versions/{{digest:str}}/diff", summary="Compare two versions of an agent", tags=_AGENT_TAGS)
+async def diff_agent_versions(
+    agent_versions: NamedDependency[AgentVersionControl],
+    name: FromPath[str],
+    digest: FromPath[str],
+    to: Annotated[str, QueryParameter(max_length=64, description="The digest of the later version.")],
+) -> AgentVersionDiff:
+    """Return the files that differ from one version to another, with the differences of texts."""
+    return await agent_versions.diff(name, digest, to)
+
+
+@post(
+    f"{_ONE_AGENT}/versions/{{digest:str}}/activate",
+    summary="Activate a version of an agent",
+    tags=_AGENT_TAGS,
+    status_code=200,
+)
+async def activate_agent_version(
+    agent_versions: NamedDependency[AgentVersionControl], name: FromPath[str], digest: FromPath[str]
+) -> AgentVersionView:
+    """Give new runs an earlier version, until a file of the agent is edited. Runs keep the version they have.
+
+    Rules that the edited files deny or ask for then hold no longer, unless the version has them.
+    """
+    return await agent_versions.activate(name, digest)
+
+
+@get(space_paths("/tools"), summary="List tools", tags=_AGENT_TAGS)
+async def list_tools(tools: NamedDependency[ToolControl], space_id: FromPath[SpaceId] = DEFAULT_SPACE) -> ToolList:
+    """Return the tools of a space by name, with their sources, and the agents that have them.
+
+    Tools of clients and of MCP servers are listed while they are connected.
+    """
+    return await tools.all(space_id)
+
+
+AGENT_ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
+    list_agents,
+    read_agent,
+    list_agent_versions,
+    read_agent_version,
+    diff_agent_versions,
+    activate_agent_version,
+    list_tools,
+)

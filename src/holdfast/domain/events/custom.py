@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -171,6 +171,13 @@ class McpServerUnavailable(msgspec.Struct, frozen=True, kw_only=True):
     stderr: str | UnsetType = UNSET
 
 
+class FolderNotice(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run should know about its working folder on a worker, which moves by snapshots."""
+
+    state: Literal["unsaved", "missing", "conflict", "left_out", "not_saved"]
+    message: str
+
+
 class RetryScheduled(msgspec.Struct, frozen=True, kw_only=True):
     """A model call failed, the last of `failures` in a row: the run waits until `retry_at`, then it is made again."""
 
@@ -220,6 +227,7 @@ HoldfastEvent: TypeAlias = (
     | PermissionDecided
     | RunTainted
     | McpServerUnavailable
+    | FolderNotice
     | RetryScheduled
     | SkillsChosen
     | SkillContractChecked
@@ -241,6 +249,7 @@ CUSTOM_EVENT_TYPES: Final[Mapping[str, type[HoldfastEvent]]] = MappingProxyType(
         "holdfast.taint": RunTainted,
         "holdfast.file": FileChanged,
         "holdfast.mcp": McpServerUnavailable,
+        "holdfast.folder": FolderNotice,
         "holdfast.retry": RetryScheduled,
         "holdfast.skills": SkillsChosen,
         "holdfast.skill_contract": SkillContractChecked,

@@ -8,3 +8,7 @@ SELECT f.*, b.digest, b.size FROM files f JOIN blobs b ON b.blob_key = f.blob_ke
 SELECT f.*, b.digest, b.size FROM files f JOIN spaces s ON s.space_key = f.space_key JOIN blobs b ON b.blob_key = f.blob_key
  WHERE s.id = :space AND f.id = :id
    FOR UPDATE OF f, b;
+
+-- name: held_blob
+-- Locks the row against deletion until the end of the transaction.
+SELECT blob_key FROM blobs WHERE space_key = :space_key AND digest = :digest FOR KEY SHARE;

@@ -1,3 +1,9 @@
+-- name: threads_in_tail
+-- Threads with messages after the cursor of the active index, those with the latest runs first.
+SELECT thread_key, indexed_sequence AS position, next_sequence FROM threads
+ WHERE space_key = :space_key AND indexed_sequence < next_sequence - 1
+ ORDER BY listed_at DESC, thread_key DESC LIMIT :limit;
+
 -- name: term_counts
 SELECT t.term, t.term_key, t.df
   FROM unnest(:index_key::BIGINT[], :term::TEXT[]) AS w (index_key, term)

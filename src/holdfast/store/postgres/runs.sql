@@ -52,13 +52,13 @@ SELECT r.run_key, r.id, h.status, h.lease_owner, h.queued_at, r.base_key, r.base
 
 -- name: add_runs
 INSERT INTO runs (space_key, thread_key, id, mode, agent_type, model, base_key, base_sequence, chain_depth, jump_key,
-                  parent_key, root_key, nesting, input, priority, tags, limits, output_schema, idempotency_key, created_by,
-                  created_at)
+                  parent_key, root_key, nesting, input, priority, tags, limits, output_schema, agent_version, idempotency_key,
+                  created_by, created_at)
 SELECT * FROM unnest(:space_key::BIGINT[], :thread_key::BIGINT[], :id::TEXT[], :mode::TEXT[], :agent_type::TEXT[], :model::TEXT[],
                      :base_key::BIGINT[], :base_sequence::BIGINT[], :chain_depth::BIGINT[], :jump_key::BIGINT[],
                      :parent_key::BIGINT[], :root_key::BIGINT[], :nesting::BIGINT[], :input::JSON[], :priority::TEXT[],
-                     :tags::JSON[], :limits::JSON[], :output_schema::JSON[], :idempotency_key::TEXT[], :created_by::TEXT[],
-                     :now::BIGINT[])
+                     :tags::JSON[], :limits::JSON[], :output_schema::JSON[], :agent_version::TEXT[],
+                     :idempotency_key::TEXT[], :created_by::TEXT[], :now::BIGINT[])
 RETURNING run_key, space_key, id;
 
 -- name: add_run_ids
@@ -68,9 +68,15 @@ ON CONFLICT (space_key, id) DO NOTHING
 RETURNING run_key;
 
 -- name: add_heads
-INSERT INTO run_heads (run_key, status, head_start, queue_key, queued_at, wait_until, last_event_seq)
-SELECT * FROM unnest(:run_key::BIGINT[], :status::TEXT[], :head_start::BIGINT[], :queue_key::BIGINT[], :queued_at::BIGINT[],
-                     :wait_until::BIGINT[], :last_event_seq::BIGINT[]);
+-- A run is left to the worker that has the working folder of its base, or of its parent.
+INSERT INTO run_heads (run_key, status, head_start, queue_key, queued_at, wait_until, last_event_seq, preferred_owner,
+                       space_key, pool)
+SELECT n.run_key, n.status, n.head_start, n.queue_key, n.queued_at, n.wait_until, n.last_event_seq, h.preferred_owner,
+       n.space_key, n.pool
+  FROM unnest(:run_key::BIGINT[], :status::TEXT[], :head_start::BIGINT[], :queue_key::BIGINT[], :queued_at::BIGINT[],
+              :wait_until::BIGINT[], :last_event_seq::BIGINT[], :near_key::BIGINT[], :space_key::BIGINT[], :pool::TEXT[])
+       AS n (run_key, status, head_start, queue_key, queued_at, wait_until, last_event_seq, near_key, space_key, pool)
+       LEFT JOIN run_heads h ON h.run_key = n.near_key;
 
 -- name: add_messages
 INSERT INTO messages (thread_key, run_key, id, sequence, role, content, tool_calls, tool_call_id, revises, metadata, created_by, created_at)

@@ -2,6 +2,11 @@
 INSERT INTO run_values (run_key, name, at_sequence, value)
 SELECT * FROM unnest(:run_key::BIGINT[], :name::TEXT[], :at_sequence::BIGINT[], :value::JSON[]);
 
+-- name: add_run_uses
+INSERT INTO run_uses (space_key, kind, name, run_key)
+SELECT * FROM unnest(:space_key::BIGINT[], :kind::TEXT[], :name::TEXT[], :run_key::BIGINT[])
+ON CONFLICT DO NOTHING;
+
 -- name: last_sequences
 SELECT r.run_key, COALESCE((SELECT MAX(m.sequence) FROM messages m WHERE m.run_key = r.run_key), -1) AS last_sequence
   FROM runs r

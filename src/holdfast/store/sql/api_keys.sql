@@ -1,6 +1,6 @@
 -- name: add_api_key
-INSERT INTO api_keys (id, name, scope, secret_hash, every_space, rate_limit, created_by, created_at, expires_at)
-VALUES (:id, :name, :scope, :secret_hash, :every_space, :rate_limit, :created_by, :now, :expires_at)
+INSERT INTO api_keys (id, name, scope, secret_hash, every_space, pools, rate_limit, created_by, created_at, expires_at)
+VALUES (:id, :name, :scope, :secret_hash, :every_space, :pools, :rate_limit, :created_by, :now, :expires_at)
 ON CONFLICT (secret_hash) DO NOTHING
 RETURNING *;
 

@@ -38,6 +38,8 @@ SELECT a.artifact_key, a.id, a.version, a.type, a.title, NULL AS content, a.medi
   LEFT JOIN files f ON f.file_key = a.file_key
  WHERE a.space_key = :space_key AND a.artifact_key < :before
    AND (CAST(:run_key AS BIGINT) IS NULL OR a.run_key = :run_key)
+   AND (CAST(:title AS TEXT) IS NULL OR holdfast_contains(a.title, :title)
+        OR holdfast_contains(LOWER(a.title), :lower_title))
    AND (CAST(:run_key AS BIGINT) IS NOT NULL
         OR (SELECT d.status FROM threads d WHERE d.thread_key = r.thread_key) <> 'deleted')
  ORDER BY a.artifact_key DESC

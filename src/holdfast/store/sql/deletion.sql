@@ -39,6 +39,9 @@ DELETE FROM steps WHERE run_key = :run_key;
 -- Inherited values stay for runs that continue from the tombstone.
 DELETE FROM run_values WHERE run_key = :run_key AND source_key IS NULL;
 
+-- name: drop_uses
+DELETE FROM run_uses WHERE run_key = :run_key;
+
 -- name: drop_values
 DELETE FROM run_values WHERE run_key = :run_key;
 

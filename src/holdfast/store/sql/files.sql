@@ -29,4 +29,8 @@ SELECT id FROM artifacts WHERE file_key = :file_key LIMIT 1;
 DELETE FROM files WHERE file_key = :file_key;
 
 -- name: drop_unused_blob
-DELETE FROM blobs WHERE blob_key = :blob_key AND NOT EXISTS (SELECT 1 FROM files WHERE blob_key = :blob_key);
+DELETE FROM blobs
+ WHERE blob_key = :blob_key
+   AND NOT EXISTS (SELECT 1 FROM files WHERE blob_key = :blob_key)
+   AND NOT EXISTS (SELECT 1 FROM folder_entries WHERE blob_key = :blob_key)
+   AND NOT EXISTS (SELECT 1 FROM staged_blobs WHERE blob_key = :blob_key);

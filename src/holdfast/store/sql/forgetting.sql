@@ -182,6 +182,11 @@ SELECT space_key FROM memory_spaces WHERE scrub = 1 LIMIT 1;
 -- name: scrub_done
 UPDATE memory_spaces SET scrub = 0 WHERE scrub = 1;
 
+-- name: drop_memory_uses
+DELETE FROM run_uses
+ WHERE kind = 'memory'
+   AND (space_key, name) IN (SELECT m.space_key, m.id FROM memories m WHERE m.memory_key = :memory_key);
+
 -- name: drop_memory
 DELETE FROM memories WHERE memory_key = :memory_key;
 
@@ -211,6 +216,15 @@ SELECT schedule_key AS one, 0 AS two, plan AS a, name AS b
 
 -- name: rewrite_schedule
 UPDATE schedules SET plan = :a, name = :b WHERE schedule_key = :one;
+
+-- name: scan_firings
+SELECT f.firing_key AS one, 0 AS two, f.reason AS a
+  FROM firings f JOIN schedules c ON c.schedule_key = f.schedule_key
+ WHERE c.space_key = :space_key AND f.firing_key > :one AND f.reason IS NOT NULL
+ ORDER BY f.firing_key LIMIT :limit;
+
+-- name: rewrite_firing
+UPDATE firings SET reason = :a WHERE firing_key = :one;
 
 -- name: scan_reminders
 SELECT reminder_key AS one, 0 AS two, content AS a, context AS b, trigger_value AS c, trigger_reason AS d, action AS e

@@ -66,6 +66,16 @@ SELECT i.*, r.id AS run_id, t.id AS thread_id, COALESCE(o.id, r.id) AS root_run_
 -- name: count_open_interrupts
 SELECT COUNT(*) AS open FROM interrupts WHERE space_key = :space_key AND status = 'open';
 
+-- name: open_interrupts_by_thread
+-- Those of a sub-agent count for the thread of the root of its tree.
+SELECT t.id, COUNT(*) AS open
+  FROM interrupts i
+  JOIN runs r ON r.run_key = i.run_key
+  JOIN runs o ON o.run_key = COALESCE(r.root_key, r.run_key)
+  JOIN threads t ON t.thread_key = o.thread_key
+ WHERE i.space_key = :space_key AND i.status = 'open'
+ GROUP BY t.id;
+
 -- name: due_interrupts
 SELECT i.id, i.run_key, s.id AS space_id FROM interrupts i JOIN spaces s ON s.space_key = i.space_key
  WHERE i.status = 'open' AND i.expires_at <= :now

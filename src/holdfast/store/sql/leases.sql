@@ -20,6 +20,6 @@ RETURNING run_key;
 UPDATE run_heads
    SET status = 'queued', status_reason = 'expired', queued_at = :now, wait_until = :wait_until,
        queue_key = COALESCE(CAST(:wait_until AS BIGINT), :now) - head_start,
-       lease_owner = NULL, lease_expires_at = NULL, lease_number = lease_number + 1
+       lease_owner = NULL, lease_expires_at = NULL, lease_number = lease_number + 1, preferred_owner = NULL
  WHERE run_key = :run_key AND lease_number = :lease_number AND status = 'running' AND lease_expires_at = :seen_expiry
 RETURNING run_key;

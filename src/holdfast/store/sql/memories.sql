@@ -71,6 +71,14 @@ SELECT m.*, s.id AS space_id FROM memories m JOIN spaces s ON s.space_key = m.sp
  ORDER BY m.memory_key DESC
  LIMIT :limit;
 
+-- name: proposed_standing_memories
+-- Instructions in the words of a person who has not accepted them yet.
+SELECT m.*, s.id AS space_id FROM memories m JOIN spaces s ON s.space_key = m.space_key
+ WHERE m.space_key = :space_key AND m.standing = 1 AND m.status = 'proposed' AND COALESCE(m.author, '') = :author
+   AND m.origin = 'person' AND CAST(m.taint AS TEXT) = '[]' AND (m.expires_at IS NULL OR m.expires_at > :now)
+ ORDER BY m.memory_key DESC
+ LIMIT :limit;
+
 -- name: memories_between
 -- Memories by the time of what they state; a span counts if it overlaps.
 SELECT m.*, s.id AS space_id FROM memories m JOIN spaces s ON s.space_key = m.space_key
@@ -123,20 +131,6 @@ SELECT m.*, r.id AS run_id, t.id AS thread_id
  ORDER BY m.message_key DESC
  LIMIT 1;
 
--- name: message_said_before
-SELECT m.*, r.id AS run_id, t.id AS thread_id
-  FROM threads t JOIN messages m ON m.thread_key = t.thread_key JOIN runs r ON r.run_key = m.run_key
- WHERE t.space_key = :space_key AND t.id = :thread_id AND t.status <> 'deleted'
-   AND m.sequence < :sequence AND m.role IN ('user', 'assistant')
- ORDER BY m.sequence DESC LIMIT 1;
-
--- name: message_said_after
-SELECT m.*, r.id AS run_id, t.id AS thread_id
-  FROM threads t JOIN messages m ON m.thread_key = t.thread_key JOIN runs r ON r.run_key = m.run_key
- WHERE t.space_key = :space_key AND t.id = :thread_id AND t.status <> 'deleted'
-   AND m.sequence > :sequence AND m.role IN ('user', 'assistant')
- ORDER BY m.sequence ASC LIMIT 1;
-
 -- name: messages_by_id
 -- Messages of that id on any thread of the space.
 SELECT m.*, r.id AS run_id, t.id AS thread_id
@@ -182,9 +176,3 @@ DELETE FROM entities WHERE space_key = :space_key;
 -- name: drop_memory_space
 DELETE FROM memory_spaces WHERE space_key = :space_key;
 
--- name: value_at
--- The value of a name as of the sequence `cut`, its own or inherited.
-SELECT COALESCE(s.value, v.value) AS value
-  FROM run_values v LEFT JOIN run_values s ON s.value_key = v.source_key
- WHERE v.run_key = :run_key AND v.name = :name AND v.at_sequence <= :cut
- ORDER BY v.at_sequence DESC, v.value_key DESC LIMIT 1;

@@ -1,8 +1,16 @@
 -- name: threads_to_outline
+-- Threads with a run in the queue or at work wait for its end.
 SELECT t.*, s.id AS space_id FROM threads t JOIN spaces s ON s.space_key = t.space_key
  WHERE t.outlined_sequence < t.next_sequence - 1 AND t.status <> 'deleted'
-   AND NOT EXISTS (SELECT 1 FROM runs r JOIN run_heads h ON h.run_key = r.run_key
-                    WHERE r.thread_key = t.thread_key AND h.status IN ('queued', 'running'))
+   AND t.thread_key NOT IN (
+       SELECT r.thread_key FROM run_heads h JOIN runs r ON r.run_key = h.run_key
+        WHERE h.status = 'queued' AND h.wait_until IS NULL
+       UNION ALL
+       SELECT r.thread_key FROM run_heads h JOIN runs r ON r.run_key = h.run_key
+        WHERE h.status = 'queued' AND h.wait_until IS NOT NULL
+       UNION ALL
+       SELECT r.thread_key FROM run_heads h JOIN runs r ON r.run_key = h.run_key
+        WHERE h.lease_owner IS NOT NULL)
  ORDER BY t.thread_key LIMIT :limit;
 
 -- name: put_outline

@@ -47,12 +47,6 @@ SELECT thread_key, indexed_sequence AS position, next_sequence FROM threads
  WHERE space_key = :space_key AND indexed_sequence < next_sequence - 1
  ORDER BY thread_key LIMIT :limit;
 
--- name: threads_in_tail
--- The same, those with the latest runs first.
-SELECT thread_key, indexed_sequence AS position, next_sequence FROM threads
- WHERE space_key = :space_key AND indexed_sequence < next_sequence - 1
- ORDER BY listed_at DESC, thread_key DESC LIMIT :limit;
-
 -- name: messages_behind
 SELECT COALESCE(SUM(next_sequence - 1 - indexed_sequence), 0) AS messages FROM threads
  WHERE space_key = :space_key AND indexed_sequence < next_sequence - 1;

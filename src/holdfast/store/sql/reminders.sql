@@ -29,17 +29,18 @@ SELECT r.*, s.id AS space_id, c.due_at FROM reminders r
  ORDER BY r.priority DESC, r.reminder_key DESC LIMIT :limit;
 
 -- name: reminders_of_turn
--- Those that are triggered, or whose context the message of the turn has just met; oldest first within a priority.
-SELECT r.*, s.id AS space_id, NULL AS due_at FROM reminders r JOIN spaces s ON s.space_key = r.space_key
+-- Those that are triggered, or whose context the message of the turn has just met; the newest first within a priority,
+-- so that one that nobody settles hides no other.
+SELECT r.*, s.id AS space_id, NULL AS due_at, r.triggered_at AS since FROM reminders r JOIN spaces s ON s.space_key = r.space_key
  WHERE r.space_key = :space_key AND r.status = 'triggered'
    AND (r.thread_id = :thread_id OR (r.thread_id IS NULL AND COALESCE(r.owner, '') = COALESCE(CAST(:owner AS TEXT), '')))
 UNION ALL
-SELECT r.*, s.id AS space_id, NULL AS due_at FROM conditions c
+SELECT r.*, s.id AS space_id, NULL AS due_at, c.met_at AS since FROM conditions c
   JOIN reminders r ON r.reminder_key = c.reminder_key
   JOIN spaces s ON s.space_key = r.space_key
  WHERE c.space_key = :space_key AND c.met_at IS NOT NULL AND r.status = 'pending'
    AND (r.thread_id = :thread_id OR (r.thread_id IS NULL AND COALESCE(r.owner, '') = COALESCE(CAST(:owner AS TEXT), '')))
- ORDER BY 9 DESC, 1 LIMIT :limit;
+ ORDER BY priority DESC, since DESC, reminder_key DESC LIMIT :limit;
 
 -- name: any_armed_condition
 SELECT 1 AS armed FROM conditions WHERE armed = 1 LIMIT 1;

@@ -39,10 +39,21 @@ SELECT * FROM run_view
    AND (CAST(:parent_run_id AS TEXT) IS NULL OR parent_run_id = :parent_run_id)
    AND (CAST(:model AS TEXT) IS NULL OR model = :model OR model_used = :model)
    AND (:any_tags = 1 OR holdfast_has_all(tags, :tags))
+   AND (CAST(:memory_id AS TEXT) IS NULL OR EXISTS (
+        SELECT 1 FROM run_uses u
+         WHERE u.space_key = :space_key AND u.kind = 'memory' AND u.name = :memory_id AND u.run_key = run_view.run_key))
+   AND (CAST(:skill AS TEXT) IS NULL OR EXISTS (
+        SELECT 1 FROM run_uses u
+         WHERE u.space_key = :space_key AND u.kind = 'skill' AND u.name = :skill AND u.run_key = run_view.run_key))
    AND (CAST(:thread_id AS TEXT) IS NOT NULL OR CAST(:root_run_id AS TEXT) IS NOT NULL OR CAST(:parent_run_id AS TEXT) IS NOT NULL
         OR (SELECT d.status FROM threads d WHERE d.thread_key = run_view.thread_key) <> 'deleted')
  ORDER BY run_key DESC
  LIMIT :limit;
+
+-- name: run_keys_of_use
+-- The first and the last run that used something.
+SELECT MIN(run_key) AS first_key, MAX(run_key) AS last_key FROM run_uses
+ WHERE space_key = :space_key AND kind = :kind AND name = :name;
 
 -- name: run_from_key
 -- The first run of a space from a key on, to find the keys of a time by bisection.

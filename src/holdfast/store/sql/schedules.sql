@@ -98,9 +98,10 @@ SELECT f.*, c.id AS schedule_id, h.status AS run_status
  ORDER BY f.firing_key DESC LIMIT :limit;
 
 -- name: active_runs_of_schedule
--- Runs of the latest firings that have not ended.
+-- Runs of the latest firings with a run, which have not ended.
 SELECT r.run_key, r.id, h.status, h.status_reason
-  FROM (SELECT run_id FROM firings WHERE schedule_key = :schedule_key ORDER BY firing_key DESC LIMIT :limit) f
+  FROM (SELECT run_id FROM firings WHERE schedule_key = :schedule_key AND run_id IS NOT NULL
+         ORDER BY firing_key DESC LIMIT :limit) f
   JOIN runs r ON r.space_key = :space_key AND r.id = f.run_id
   JOIN run_heads h ON h.run_key = r.run_key
  WHERE h.status IN ('pending', 'queued', 'running', 'waiting')

@@ -48,6 +48,9 @@ DELETE FROM steps WHERE run_key IN (SELECT run_key FROM runs WHERE space_key = :
 -- name: drop_values_of_space
 DELETE FROM run_values WHERE run_key IN (SELECT run_key FROM runs WHERE space_key = :space_key);
 
+-- name: drop_uses_of_space
+DELETE FROM run_uses WHERE space_key = :space_key;
+
 -- name: drop_inbox_of_space
 DELETE FROM inbox WHERE run_key IN (SELECT run_key FROM runs WHERE space_key = :space_key);
 

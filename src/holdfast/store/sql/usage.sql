@@ -15,5 +15,27 @@ SELECT CASE CAST(:group_by AS TEXT)
  WHERE space_key = :space_key AND day BETWEEN :first_day AND :last_day
  GROUP BY 1;
 
+-- name: usage_of_threads
+-- Of the runs from a key on that were created in these days; a sub-agent counts for the thread of the root of its tree.
+SELECT t.id AS name, t.title,
+       CAST(SUM(r.iterations) AS BIGINT) AS calls,
+       CAST(SUM(CASE WHEN r.cost_nanodollars IS NULL THEN r.iterations ELSE 0 END) AS BIGINT) AS unpriced_calls,
+       CAST(SUM(r.input_tokens) AS BIGINT) AS input_tokens,
+       CAST(SUM(r.output_tokens) AS BIGINT) AS output_tokens,
+       CAST(SUM(r.cached_input_tokens) AS BIGINT) AS cached_input_tokens,
+       CAST(SUM(COALESCE(r.cost_nanodollars, 0)) AS BIGINT) AS cost_nanodollars
+  FROM runs r
+  JOIN runs o ON o.run_key = COALESCE(r.root_key, r.run_key)
+  JOIN threads t ON t.thread_key = o.thread_key
+ WHERE r.space_key = :space_key AND r.run_key >= :first_key AND r.created_at >= :after AND r.created_at < :before
+   AND r.iterations > 0
+ GROUP BY t.id, t.title;
+
 -- name: drop_usage_of_space
 DELETE FROM usage_ledger WHERE space_key = :space_key;
+
+-- name: drop_thread_usage_of_space
+DELETE FROM thread_usage WHERE thread_key IN (SELECT thread_key FROM threads WHERE space_key = :space_key);
+
+-- name: drop_usage_of_thread
+DELETE FROM thread_usage WHERE thread_key = :thread_key;

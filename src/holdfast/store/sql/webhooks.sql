@@ -77,6 +77,9 @@ UPDATE deliveries
  WHERE delivery_key = :delivery_key AND claim_number = :number AND claim_expires_at IS NOT NULL
 RETURNING delivery_key;
 
+-- name: free_deliveries
+UPDATE deliveries SET claim_expires_at = NULL WHERE state = 'pending' AND claim_expires_at IS NOT NULL;
+
 -- name: drop_deliveries_of_space
 DELETE FROM deliveries WHERE webhook_key IN (SELECT webhook_key FROM webhooks WHERE space_key = :space_key);
 

@@ -9,6 +9,6 @@ DELETE FROM worker_leases WHERE run_key = :run_key;
 -- name: held_head
 -- A head as a claim returns it: where nothing says otherwise, a reminder may be due.
 SELECT h.*, 1 AS reminders_due,
-       (SELECT b.space_key FROM runs r JOIN space_budgets b ON b.space_key = r.space_key
-         WHERE r.run_key = h.run_key) AS budgeted_space
+       (SELECT b.space_key FROM space_budgets b WHERE b.space_key = h.space_key) AS budgeted_space,
+       EXISTS (SELECT 1 FROM space_queues q WHERE q.space_key = h.space_key AND q.max_running IS NOT NULL) AS space_limited
   FROM run_heads h WHERE h.run_key = :run_key;

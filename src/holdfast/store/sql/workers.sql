@@ -1,10 +1,21 @@
 -- name: beat_worker
-INSERT INTO workers (id, host, pid, version, concurrency, lost_leases, started_at, last_beat_at)
-VALUES (:id, :host, :pid, :version, :concurrency, 0, :now, :now)
-ON CONFLICT (id) DO UPDATE SET last_beat_at = excluded.last_beat_at;
+INSERT INTO workers (id, host, pid, version, concurrency, pools, api_key, lost_leases, started_at, last_beat_at)
+VALUES (:id, :host, :pid, :version, :concurrency, :pools, :api_key, 0, :now, :now)
+ON CONFLICT (id) DO UPDATE SET last_beat_at = excluded.last_beat_at
+ WHERE COALESCE(workers.api_key, '') = COALESCE(excluded.api_key, '');
+
+-- name: space_queue
+SELECT weight, max_running FROM space_queues WHERE space_key = :space_key;
+
+-- name: put_space_queue
+INSERT INTO space_queues (space_key, weight, max_running) VALUES (:space_key, :weight, :max_running)
+ON CONFLICT (space_key) DO UPDATE SET weight = excluded.weight, max_running = excluded.max_running;
+
+-- name: drop_queue_of_space
+DELETE FROM space_queues WHERE space_key = :space_key;
 
 -- name: forget_workers
-DELETE FROM workers WHERE id = :id OR last_beat_at < :before;
+DELETE FROM workers WHERE (id = :id AND COALESCE(api_key, '') = COALESCE(:api_key, '')) OR last_beat_at < :before;
 
 -- name: count_lost_lease
 UPDATE workers SET lost_leases = lost_leases + 1 WHERE id = :id;
@@ -41,7 +52,7 @@ SELECT r.priority, COUNT(*) AS ready, MIN(h.queued_at) AS oldest
 
 -- name: queued_runs
 -- Ready runs in the order of their claim, then delayed ones by time, then those that wait for their base.
-SELECT q.part, q.place, q.run_key, r.id AS run_id, t.id AS thread_id, t.title, r.agent_type, r.priority, h.status,
+SELECT q.part, q.place, q.run_key, r.id AS run_id, t.id AS thread_id, t.title, r.agent_type, h.pool, r.priority, h.status,
        h.status_reason, h.queued_at, h.wait_until, h.attempt
   FROM (SELECT 0 AS part, queue_key AS place, run_key FROM run_heads WHERE status = 'queued' AND wait_until IS NULL
         UNION ALL

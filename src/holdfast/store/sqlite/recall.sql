@@ -1,3 +1,10 @@
+-- name: threads_in_tail
+-- Threads with messages after the cursor of the active index, those with the latest runs first. SQLite would look at every
+-- thread of the space, in the order of the list, if the index were not named.
+SELECT thread_key, indexed_sequence AS position, next_sequence FROM threads INDEXED BY threads_to_index
+ WHERE space_key = :space_key AND indexed_sequence < next_sequence - 1
+ ORDER BY listed_at DESC, thread_key DESC LIMIT :limit;
+
 -- name: term_counts
 WITH wanted (index_key, term) AS (VALUES (:index_key, :term))
 SELECT t.term, t.term_key, t.df

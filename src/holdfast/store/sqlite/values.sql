@@ -1,6 +1,10 @@
 -- name: add_values
 INSERT INTO run_values (run_key, name, at_sequence, value) VALUES (:run_key, :name, :at_sequence, :value);
 
+-- name: add_run_uses
+INSERT INTO run_uses (space_key, kind, name, run_key) VALUES (:space_key, :kind, :name, :run_key)
+ON CONFLICT DO NOTHING;
+
 -- name: last_sequences
 SELECT run_key, COALESCE((SELECT MAX(sequence) FROM messages WHERE run_key = :run_key), -1) AS last_sequence
   FROM runs

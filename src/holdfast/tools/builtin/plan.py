@@ -18,7 +18,6 @@ from holdfast.domain.plan import (
     MAX_SUBTASKS,
     MAX_TEXT_CHARS,
     MAX_TITLE_CHARS,
-    Boundary,
     Plan,
     PlanItem,
     PlanPriority,
@@ -90,13 +89,13 @@ _TaskArgumentsT = TypeVar("_TaskArgumentsT", bound=PlanTaskArguments)
 
 
 def _task_tool(
-    name: str, arguments_type: type[_TaskArgumentsT], change: Callable[[Plan, _TaskArgumentsT, Boundary], Plan]
+    name: str, arguments_type: type[_TaskArgumentsT], change: Callable[[Plan, _TaskArgumentsT, ToolContext], Plan]
 ) -> TypedTool[_TaskArgumentsT]:
-    """Return the tool that applies `change` to the plan; the boundary is the position of the call."""
+    """Return the tool that applies `change` to the plan."""
 
     async def run(call: ToolContext, arguments: _TaskArgumentsT) -> ToolResult:
         current = _current_plan(call)
-        return _plan_result(current, change(current, arguments, call.at), arguments.task_id)
+        return _plan_result(current, change(current, arguments, call), arguments.task_id)
 
     return TypedTool(tool_spec(arguments_type, name=name, kind=ToolClass.TRANSACTIONAL), arguments_type, run=run)
 
@@ -135,7 +134,7 @@ class PlanUpdateArguments(PlanTaskArguments, frozen=True, kw_only=True):
 _UPDATABLE_FIELDS: Final = ("title", "description", "priority", "plan", "position", "subtasks")
 
 
-def _update(current: Plan, arguments: PlanUpdateArguments, at: Boundary) -> Plan:
+def _update(current: Plan, arguments: PlanUpdateArguments, call: ToolContext) -> Plan:
     changes = {name: value for name in _UPDATABLE_FIELDS if (value := getattr(arguments, name)) is not UNSET}
     if not changes:
         names = ", ".join(f"`{name}`" for name in _UPDATABLE_FIELDS)
@@ -163,7 +162,9 @@ class PlanStartArguments(PlanTaskArguments, frozen=True, kw_only=True):
 
 
 PLAN_START: Final = _task_tool(
-    "plan_start", PlanStartArguments, lambda before, args, at: plan.start(before, args.task_id, at=at)
+    "plan_start",
+    PlanStartArguments,
+    lambda before, args, call: plan.start(before, args.task_id, at=call.at, now=call.now),
 )
 
 
@@ -174,7 +175,7 @@ class PlanCheckArguments(PlanTaskArguments, frozen=True, kw_only=True):
 
 
 PLAN_CHECK: Final = _task_tool(
-    "plan_check", PlanCheckArguments, lambda before, args, at: plan.check(before, args.task_id, subtask=args.subtask)
+    "plan_check", PlanCheckArguments, lambda before, args, call: plan.check(before, args.task_id, subtask=args.subtask)
 )
 
 
@@ -185,7 +186,7 @@ class PlanBlockArguments(PlanTaskArguments, frozen=True, kw_only=True):
 
 
 PLAN_BLOCK: Final = _task_tool(
-    "plan_block", PlanBlockArguments, lambda before, args, at: plan.block(before, args.task_id, reason=args.reason)
+    "plan_block", PlanBlockArguments, lambda before, args, call: plan.block(before, args.task_id, reason=args.reason)
 )
 
 
@@ -205,7 +206,9 @@ class PlanCompleteArguments(PlanTaskArguments, frozen=True, kw_only=True):
 PLAN_COMPLETE: Final = _task_tool(
     "plan_complete",
     PlanCompleteArguments,
-    lambda before, args, at: plan.complete(before, args.task_id, conclusion=args.conclusion, at=at),
+    lambda before, args, call: plan.complete(
+        before, args.task_id, conclusion=args.conclusion, at=call.at, now=call.now
+    ),
 )
 
 
@@ -216,5 +219,7 @@ class PlanCancelArguments(PlanTaskArguments, frozen=True, kw_only=True):
 
 
 PLAN_CANCEL: Final = _task_tool(
-    "plan_cancel", PlanCancelArguments, lambda before, args, at: plan.cancel(before, args.task_id, reason=args.reason)
+    "plan_cancel",
+    PlanCancelArguments,
+    lambda before, args, call: plan.cancel(before, args.task_id, reason=args.reason, now=call.now),
 )

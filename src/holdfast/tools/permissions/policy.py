@@ -1,8 +1,9 @@
 """Permission policy: the rules of one agent, the chain of its ancestors, and the paths that they deny.
 
 A run has at most the rights of its agent and of all its ancestors; the strictest decision wins. The rights of the
-ancestors are stored as a value of the run when it is spawned, and do not change afterwards, except for grants. Path
-rules of an ancestor apply to the run's own working folder, and to the ancestor's where the two overlap.
+ancestors are stored as a value of the run when it is spawned; afterwards they are only narrowed, by rules that deny or
+ask and were added since, and by grants that were removed. Path rules of an ancestor apply to the run's own working
+folder, and to the ancestor's where the two overlap.
 
 Tools that walk folders or follow links check `is_hidden` for each path; a sandbox masks hidden paths and mounts
 read-only ones.

@@ -334,7 +334,7 @@ def test_a_folder_that_is_put_aside_keeps_its_files_and_the_log_says_where(
     (tmp_path / "spaces/one").mkdir(parents=True)
     (tmp_path / "spaces/one/file").write_text("work")
     for _ in range(2):
-        folders.put_aside("spaces/one")
+        folders.put_aside("spaces/one", content="files of another space of that id")
     (aside,) = (tmp_path / "spaces").iterdir()
     assert aside.name.startswith(".aside-") and (aside / "file").read_text() == "work"
     (message,) = caplog.messages

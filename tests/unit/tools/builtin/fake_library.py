@@ -1,6 +1,9 @@
 """A library of files and artifacts in memory."""
 
+from collections.abc import Sequence
+
 from holdfast.domain.agent import Agent
+from holdfast.domain.agent_version import AgentBundle, LiveRules
 from holdfast.domain.artifact import Artifact, File
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import NotFound
@@ -21,6 +24,15 @@ class FakeLibrary:
 
     async def agents(self, lease: Lease) -> list[Agent]:
         return []
+
+    async def rules(self, lease: Lease, agents: Sequence[str]) -> dict[str, LiveRules]:
+        return {}
+
+    async def bundle(self, lease: Lease) -> AgentBundle:
+        raise NotFound("there are no versions here")
+
+    async def bundle_files(self, lease: Lease, digests: Sequence[str]) -> dict[str, bytes]:
+        raise NotFound("there are no versions here")
 
     async def file(self, lease: Lease, file: FileId) -> StoredFile:
         raise NotFound("there is no content here")

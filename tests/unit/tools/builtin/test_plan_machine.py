@@ -16,7 +16,7 @@ from holdfast.domain.errors import HoldfastError
 from holdfast.domain.events.custom import PlanChanged
 from holdfast.domain.ids import RunId
 from holdfast.domain.plan import Boundary, Plan, PlanPriority, PlanStatus, Subtask
-from tests.support.calls import HERE
+from tests.support.calls import HERE, NOW
 from tests.unit.tools.builtin.plan_tools import Planner
 
 IDS: Final = st.integers(1, 5)
@@ -72,7 +72,9 @@ class PlanTools(RuleBasedStateMachine):
     @rule(task_id=IDS)
     def start(self, task_id: int) -> None:
         at = self._next()
-        self._both("start", task_id, {"task_id": task_id}, lambda before: plan.start(before, task_id, at=at), at=at)
+        self._both(
+            "start", task_id, {"task_id": task_id}, lambda before: plan.start(before, task_id, at=at, now=NOW), at=at
+        )
 
     @rule(task_id=IDS, subtask=st.integers(-1, 2) | TEXTS)
     def check(self, task_id: int, subtask: int | str) -> None:
@@ -90,7 +92,7 @@ class PlanTools(RuleBasedStateMachine):
             "complete",
             task_id,
             {"task_id": task_id, "conclusion": conclusion},
-            lambda before: plan.complete(before, task_id, conclusion=conclusion, at=at),
+            lambda before: plan.complete(before, task_id, conclusion=conclusion, at=at, now=NOW),
             at=at,
         )
 
@@ -109,7 +111,7 @@ class PlanTools(RuleBasedStateMachine):
             "cancel",
             task_id,
             {"task_id": task_id, "reason": reason},
-            lambda before: plan.cancel(before, task_id, reason=reason),
+            lambda before: plan.cancel(before, task_id, reason=reason, now=NOW),
         )
 
     @invariant()

@@ -17,7 +17,7 @@ from holdfast.domain.plan import (
     SubtaskStatus,
 )
 from holdfast.tools.tool import ToolResult
-from tests.support.calls import HERE
+from tests.support.calls import HERE, NOW
 from tests.unit.tools.builtin.plan_tools import Planner
 
 OF_RUN: Final[dict[str, Json]] = {"run_id": "run_1", "agent_type": "writer"}
@@ -73,7 +73,7 @@ async def test_starting_a_task_puts_the_previous_one_back() -> None:
     assert (await planner.call("start", task_id=2, at=LATER)).content == {"task_id": 2, "status": "in_progress"}
     first, second = planner.plan.items
     assert (first.status, first.start) == (PlanStatus.PLANNED, HERE)
-    assert (second.status, second.start) == (PlanStatus.IN_PROGRESS, LATER)
+    assert (second.status, second.start, second.started_at) == (PlanStatus.IN_PROGRESS, LATER, NOW)
 
 
 async def test_starting_a_task_in_progress_changes_nothing() -> None:
@@ -100,7 +100,7 @@ async def test_a_task_is_completed_when_all_its_subtasks_are_done() -> None:
     outcome = await planner.call("complete", task_id=1, conclusion="read it", at=LATER)
     assert outcome.content == {"task_id": 1, "status": "completed"}
     (item,) = planner.plan.items
-    assert (item.conclusion, item.end) == ("read it", LATER)
+    assert (item.conclusion, item.end, item.ended_at) == ("read it", LATER, NOW)
 
 
 async def test_a_blocked_task_reads_as_pending() -> None:

@@ -14,6 +14,7 @@ from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun, check_new_run
 from holdfast.domain.run import Mode, Priority, RunError, RunStatus
 from holdfast.domain.thread import NewThread
+from holdfast.domain.worker import DEFAULT_POOL
 from holdfast.tools.builtin.agents import AgentSpawnArguments, agent_spawn
 from holdfast.tools.builtin.tasks import TaskCreateArguments, task_create
 from holdfast.tools.child_runs import MAX_CHILD_INPUT_CHARS, WorkspaceSpawner
@@ -57,6 +58,7 @@ def the_child(mode: Mode = Mode.CHAT, priority: Priority = Priority.NORMAL) -> N
         model="scripted:reader.json",
         parent_run_id=RunId("run_1"),
         priority=priority,
+        pool=DEFAULT_POOL,
         limits=LIMITS,
         values=values_for_child(a_call().agent, {}, folder="files"),
         created_by="ada",

@@ -1,0 +1,50 @@
+-- name: add_agent_file
+INSERT INTO agent_files (owner_key, digest, content) VALUES (:owner_key, :digest, :content)
+ON CONFLICT (owner_key, digest) DO NOTHING;
+
+-- name: add_agent_version
+INSERT INTO agent_versions (owner_key, agent, digest, bundle, published_by, published_at)
+VALUES (:owner_key, :agent, :digest, :bundle, :published_by, :now)
+ON CONFLICT (owner_key, agent, digest) DO NOTHING;
+
+-- name: publish_agent_version
+-- No row: the version was published last already, and stays active or not.
+INSERT INTO agent_heads (owner_key, agent, published, active, changed_by, changed_at)
+VALUES (:owner_key, :agent, :digest, :digest, :changed_by, :now)
+ON CONFLICT (owner_key, agent) DO UPDATE
+   SET published = :digest, active = :digest, changed_by = :changed_by, changed_at = :now
+ WHERE agent_heads.published <> :digest
+RETURNING agent;
+
+-- name: activate_agent_version
+UPDATE agent_heads SET active = :digest, changed_by = :changed_by, changed_at = :now
+ WHERE owner_key = :owner_key AND agent = :agent AND active <> :digest;
+
+-- name: agent_head
+SELECT * FROM agent_heads WHERE owner_key = :owner_key AND agent = :agent;
+
+-- name: agent_heads
+SELECT * FROM agent_heads WHERE owner_key = :owner_key ORDER BY agent;
+
+-- name: find_agent_versions
+-- The versions whose digests begin with a prefix: a longer text begins with it if it is below the prefix and a `g`.
+SELECT * FROM agent_versions
+ WHERE owner_key = :owner_key AND agent = :agent AND digest >= :prefix AND digest < :prefix || 'g'
+ ORDER BY digest LIMIT 2;
+
+-- name: list_agent_versions
+SELECT * FROM agent_versions
+ WHERE owner_key = :owner_key AND agent = :agent AND version_key < :before
+ ORDER BY version_key DESC LIMIT :limit;
+
+-- name: agent_file
+SELECT content FROM agent_files WHERE owner_key = :owner_key AND digest = :digest;
+
+-- name: drop_agent_heads_of_space
+DELETE FROM agent_heads WHERE owner_key = :space_key;
+
+-- name: drop_agent_versions_of_space
+DELETE FROM agent_versions WHERE owner_key = :space_key;
+
+-- name: drop_agent_files_of_space
+DELETE FROM agent_files WHERE owner_key = :space_key;
