@@ -31,7 +31,8 @@ SWAPS: Final = 300
 MANY_SWAPS: Final = 20_000
 MIN_COMMANDS: Final = 30
 
-# In bursts, so that the folder also stays unchanged for as long as a command needs to start. It counts in a file.
+# In bursts, so that the folder also stays unchanged for as long as a command needs to start, on a slow machine too.
+# It counts in a file.
 _SWAP: Final = """
 import ctypes, os, random, sys, time
 os.chdir(sys.argv[1])
@@ -45,7 +46,7 @@ while True:
             swaps += 1
         time.sleep(random.random() * random.choice((0, 0.0001, 0.001)))
     os.pwrite(count, b"%d" % swaps, 0)
-    time.sleep(random.random() * 0.03)
+    time.sleep(random.random() * random.choice((0.03, 0.03, 0.03, 0.3)))
 """
 _READ: Final = (
     "cat notes .env */notes */.env */*/.env; echo x >written; echo x >sub/written; echo x >link/written; echo ran"
@@ -83,14 +84,13 @@ async def test_nothing_outside_or_denied_is_seen_while_folders_are_swapped(
         commands = CommandRunner(sandbox, WorkspaceFolders(workspace), workspace=workspace)
 
         async def run_until_swapped() -> None:
-            while _swaps(workspace) < swaps or seen.total() < MIN_COMMANDS:
+            while _swaps(workspace) < swaps or seen.total() < MIN_COMMANDS or not seen["ran"]:
                 for word in set(await _run(commands, _call(folder, deny))):
                     seen[word] += 1
 
         async with _swapping(workspace / "files", commands if agents == 2 else None), asyncio.TaskGroup() as tasks:
             for _ in range(2):
                 tasks.create_task(run_until_swapped())
-    assert seen["ran"], "every command was refused"
     assert "OUTSIDE" not in seen, seen
     assert not deny or "DENIED" not in seen, seen
     assert sorted(os.listdir(workspace / ".holdfast")) == [".env", "notes"]
