@@ -98,16 +98,21 @@ class VersionedAgents:
 
     async def active(self, name: str) -> Agent:
         """Return the active definition of an agent, after publishing it if that was not done."""
-        version, _ = self._current(self._files.source(name))
+        source = self._files.source(name)
+        version, _ = self._current(source)
         if self._published.get(name) != version.digest:
             await self._publish(name)
-        return self.get(name)
+            source = self._files.source(name)
+        return self._files.complete(self._active(source))
 
     async def of_run(self, run: Run) -> Agent:
         """Return the definition that a run is executed from."""
         name = run.agent_type.removeprefix(DISTILLER_PREFIX)
+        current = self._find_current(name)
         if run.agent_version is None:
             agent = self.get(name)
+        elif current is not None and current.version == run.agent_version:
+            agent = self._files.complete(current)  # its rules are those that hold now
         else:
             agent = self._files.complete(await self._definition(name, run.agent_version))
             rules = self.rules(name)
@@ -153,6 +158,7 @@ class VersionedAgents:
 
     async def sync(self) -> None:
         """Publish what changed in the files, and learn what other processes have published and activated."""
+        known = dict(self._heads)
         heads = {head.agent: head for head in await self._versions.heads(None)}
         for source in self._files.sources():
             name = source.agent.name
@@ -160,7 +166,7 @@ class VersionedAgents:
             head = heads.get(name)
             if self._published.get(name) != version.digest:
                 await self._publish(name, head)
-            elif head is not None:
+            elif head is not None and self._heads.get(name) is known.get(name):  # else a newer one came meanwhile
                 await self._follow(head, agent)
 
     async def check_usable(self, agent: str, version: str) -> None:
@@ -202,6 +208,13 @@ class VersionedAgents:
         if made is None or made[2].folder is None or not _has_scripts(made[2].folder, agent):
             return agent
         return made[2] if made[1].digest == digest else replace(agent, folder=made[2].folder)
+
+    def _find_current(self, name: str) -> Agent | None:
+        """Return what the files define now, unless they are gone or were never valid."""
+        try:
+            return self._current(self._files.source(name))[1]
+        except HoldfastError:
+            return None
 
     def _current(self, source: AgentSource) -> tuple[NewAgentVersion, Agent]:
         """Return the version that the files define now."""
