@@ -37,7 +37,7 @@ DEFAULT_LEASE: Final = timedelta(seconds=5)
 DEFAULT_HEARTBEAT_INTERVAL: Final = timedelta(seconds=1.5)
 """A lease and an interval after a worker died, another one has taken over its runs."""
 DEFAULT_DRAIN_TIMEOUT: Final = timedelta(seconds=20)
-MAX_STARTS_PER_TURN: Final = 8
+MAX_STARTS_PER_TURN: Final = 32
 """Runs of one claim that start in one turn of the event loop: more would keep everybody else waiting."""
 MAX_CLAIM_BATCH: Final = 1000
 BEAT_SECONDS: Final = 10.0
