@@ -75,6 +75,8 @@ STANDARD_REGEX_USERS: Final[dict[str, str]] = {
     "mcp/launcher.py": _ONE_PASS,
     "mcp/listed_tools.py": _ONE_PASS,
     "memory/analyser.py": _ONE_PASS,
+    "skills/choice.py": _ONE_PASS,
+    "skills/locale.py": _ONE_PASS,
     "memory/dates.py": _ONE_PASS,
     "memory/japanese.py": _ONE_PASS,
     "memory/outlines.py": _ONE_PASS,

@@ -64,7 +64,8 @@ class SkillStep:
         if skills is None or skills.run_id != ctx.run.id:
             skills = self._choose(self._found, permitted, earlier=skills)
         self._render(self._found.catalog, permitted, skills)
-        ctx.update_agent()  # an active skill may narrow the tools
+        if any(each.allowed_tools is not None for each in skills.active) or ctx.permission_chain.restrictions:
+            ctx.update_agent()  # an active skill narrows the tools
 
     def _permitted(self, catalog: SkillCatalog) -> "_PermittedSkills":
         """Return the skills that the agent may use."""

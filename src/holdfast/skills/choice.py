@@ -12,6 +12,7 @@ name and description. One word is not enough: below `MIN_SCORE` nothing is chose
 """
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
@@ -55,6 +56,7 @@ _MAX_PARTS: Final = 6
 _MAX_ALTERNATIVES: Final = 64
 _MAX_TRIES: Final = 4
 """What is compared of a trigger, and how often it is tried in a sentence: anybody may write one, for any text."""
+_ASCII_WORD: Final = re.compile(r"[A-Za-z0-9';]+")
 _SENTENCE_ENDS: Final = str.maketrans(dict.fromkeys(".!?。！？\n；", "\n"))
 _GENERIC_TEXT: Final = (
     "use using used user ask asks asked request requests task work works working help helps make makes create "
@@ -301,6 +303,8 @@ def _all_triggers(skill: Skill) -> list[str]:
 
 def _words(text: str) -> list[str]:
     """Return the words of a folded text in order: stems, whole katakana words, and pairs of kanji."""
+    if text.isascii():
+        return [_stem(word) for word in _ASCII_WORD.findall(text)]
     found: list[str] = []
     for kind, run in groupby(text, key=_character_kind):
         if kind == "word":

@@ -1,5 +1,6 @@
 """The language in which a run sees its skills."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -8,6 +9,7 @@ from holdfast.domain.content import Json
 DEFAULT_LOCALE: Final = "en"
 JAPANESE: Final = "ja"
 INPUT_LOCALE_KEYS: Final = ("skill_locale", "locale")
+_JAPANESE_CHARACTER: Final = re.compile("[\u3041-\u30ff\u4e00-\u9fff]")
 
 
 def resolve_locale(
@@ -23,7 +25,7 @@ def resolve_locale(
     for locale in (*(given.get(key) for key in INPUT_LOCALE_KEYS), thread, space, request):
         if isinstance(locale, str) and (language := locale.replace("_", "-").partition("-")[0].strip().lower()):
             return language
-    return JAPANESE if any(_is_japanese(character) for text in texts for character in text) else DEFAULT_LOCALE
+    return JAPANESE if any(map(_JAPANESE_CHARACTER.search, texts)) else DEFAULT_LOCALE
 
 
 def preferred_language(accept_language: str) -> str | None:
@@ -39,7 +41,3 @@ def preferred_language(accept_language: str) -> str | None:
         if language.isalpha() and 2 <= len(language) <= 3 and weight > quality:
             best, quality = language, weight
     return best
-
-
-def _is_japanese(character: str) -> bool:
-    return "\u3041" <= character <= "\u30ff" or "\u4e00" <= character <= "\u9fff"

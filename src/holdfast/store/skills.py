@@ -24,7 +24,7 @@ from holdfast.domain.skill import (
 from holdfast.ports.skills import SkillSet
 from holdfast.store.encoding import dump_json, load_json, parse_cursor, to_page
 from holdfast.store.spaces import lock_space_shared, space_key
-from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, reads, writes
+from holdfast.store.transaction import Row, SqlPort, Transaction, find_row, quick_reads, reads, writes
 
 _content_decoder = msgspec.json.Decoder(SkillContent)
 _files_decoder = msgspec.json.Decoder(list[SkillFile])
@@ -85,7 +85,7 @@ class SqlSkills(SqlPort):
         rows = await tx.all("enabled_skills", space_key=await space_key(tx, space))
         return [_to_skill(row) for row in rows]
 
-    @reads
+    @quick_reads
     async def state(self, tx: Transaction, space: SpaceId) -> SkillSet:
         """Return the revision of the skills, and the language of the space."""
         row = await find_row(tx, "skill_state", "space", id=space)
