@@ -89,7 +89,8 @@ async def test_mcp_servers_are_started_and_one_that_fails_is_named_with_its_stde
 ) -> None:
     await need_sandbox()
     failing = {"command": "sh", "args": ["-c", "echo getaddrinfo ENOTFOUND registry >&2; exit 1"]}
-    plain = {"command": sys.executable, "args": ["-I", str(PLAIN)], "sandbox": "off"}
+    slow = ["-c", 'sleep 1.2; exec "$0" -I "$1"', sys.executable, str(PLAIN)]
+    plain = {"command": "sh", "args": slow, "sandbox": "off"}
     (workspace.path / "settings.json").write_text(json.dumps({"mcp_servers": {"packages": failing, "plain": plain}}))
     agent = {"model": "scripted:script.json", "mcp_servers": {"plain": plain}}
     (workspace.path / "agents" / "hello" / "agent.json").write_text(json.dumps(agent))
@@ -99,7 +100,9 @@ async def test_mcp_servers_are_started_and_one_that_fails_is_named_with_its_stde
     assert "getaddrinfo ENOTFOUND registry" in findings[0]["message"]
     assert '"network": true' in findings[0]["remedy"]
     assert findings[1]["message"].startswith("`plain` answers, with ")
-    assert (printed.code, printed.err) == (1, "")
+    assert printed.code == 1
+    assert printed.err.startswith("waiting for the MCP server ")
+    assert "`plain`, at most 60 s" in printed.err
 
 
 @pytest.mark.parametrize(("key", "verdict"), [(SECRET, Severity.FAILED), ("", Severity.WARNING)])

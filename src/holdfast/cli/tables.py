@@ -122,7 +122,7 @@ def _cell(value: object) -> str:
 
 
 def _text(value: object) -> str:
-    if value is None or value == "":
+    if value is None or value in ("", [], {}):
         return ""
     if isinstance(value, str):
         return value

@@ -115,7 +115,7 @@ def doctor(
     from holdfast.bootstrap.doctor.finding import Severity
 
     logging.getLogger("holdfast").addHandler(logging.NullHandler())  # the findings say it already
-    findings = asyncio.run(diagnose(workspace, database=database))
+    findings = asyncio.run(diagnose(workspace, database=database, announce=print_message))
     healthy = all(finding.verdict is not Severity.FAILED for finding in findings)
     if as_json:
         print_json({"healthy": healthy, "findings": findings})

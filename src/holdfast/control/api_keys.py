@@ -210,7 +210,7 @@ class KeyControl:
             raise Forbidden("a key for every space can only be created with a key for every space")
         if not self._principal.scope.includes(request.scope):
             raise Forbidden(f"a key with the scope `{self._principal.scope}` cannot create one with `{request.scope}`")
-        if request.expires_at is not None and millis(request.expires_at) <= self._clock.now():
+        if request.expires_at is not None and millis(request.expires_at, field="expires_at") <= self._clock.now():
             now = instant(self._clock.now())
             raise Invalid(f"`expires_at` must be in the future: it is {now}", field="expires_at")
 

@@ -79,7 +79,7 @@ class RunDetailsControl:
             raise Invalid(f"a run has at most {MAX_TAGS} tags: ask for fewer", field="tag")
         for field, time in (("from", where.created_from), ("to", where.created_to)):
             if time is not None:
-                _check_time(time, field=field)
+                millis(time, field=field)
         if where.thread_id is not None:
             await self._threads.get(space, where.thread_id)
         try:
@@ -165,10 +165,3 @@ def _check_model_call(run: RunId, step: int | None, steps: Sequence[int]) -> Non
     if step is not None and step not in steps:
         reason = "it is not a model call, or its context was deleted"
         raise NotFound(f"there is no model context for step {step} of run `{run}`: {reason}", steps=list(steps))
-
-
-def _check_time(time: Instant, *, field: str) -> None:
-    try:
-        millis(time)
-    except Invalid as exc:
-        raise Invalid(f"`{field}`: {exc.message}", field=field) from exc

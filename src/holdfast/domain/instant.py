@@ -25,16 +25,20 @@ def maybe_instant(at: Millis | None) -> Instant | None:
     return None if at is None else instant(at)
 
 
-def millis(at: Instant) -> Millis:
-    """Parse an `Instant`, or an ISO 8601 time with another UTC offset."""
+def millis(at: Instant, *, field: str | None = None) -> Millis:
+    """Parse an `Instant`, or an ISO 8601 time with another UTC offset; errors name `field`."""
     try:
         moment = datetime.fromisoformat(at)
         in_utc = None if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError) as exc:
-        raise Invalid(f"`{at}` is not a time like `2026-01-31T12:00:00.000Z`") from exc
+        raise _invalid(f"`{at[:100]}` is not a time like `2026-01-31T12:00:00.000Z`", field) from exc
     if in_utc is None:
-        raise Invalid(f"`{at}` is not a time with a time zone: end it with `Z`")
+        raise _invalid(f"`{at}` is not a time with a time zone: end it with `Z`", field)
     return Millis((in_utc - _EPOCH) // timedelta(milliseconds=1))
+
+
+def _invalid(message: str, field: str | None) -> Invalid:
+    return Invalid(message) if field is None else Invalid(f"`{field}`: {message}", field=field)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -437,7 +437,9 @@ def _check_times(
     expires_at: Instant | None,
 ) -> None:
     for name, start, end in (("occurred", occurred_from, occurred_until), ("valid", valid_from, valid_until)):
-        if start is not None and end is not None and millis(end) < millis(start):
+        begin = None if start is None else millis(start, field=f"{name}_from")
+        until = None if end is None else millis(end, field=f"{name}_until")
+        if begin is not None and until is not None and until < begin:
             raise Invalid(f"`{name}_until` is before `{name}_from`", field=f"{name}_until")
     if expires_at is not None:
-        millis(expires_at)
+        millis(expires_at, field="expires_at")

@@ -242,6 +242,8 @@ def check_schedule_name(name: str | None) -> None:
     """Raise if `name` is not a valid name of a schedule."""
     if name is not None:
         check_text(name, field="name", max_chars=MAX_NAME_CHARS)
+        if not name.strip():
+            raise Invalid("`name` is empty: give a name, or leave it out", field="name")
 
 
 def check_schedule_plan(plan: SchedulePlan, *, now: Millis | None = None) -> None:
@@ -252,11 +254,11 @@ def check_schedule_plan(plan: SchedulePlan, *, now: Millis | None = None) -> Non
     if plan.cron is not None:
         check_cron(plan.cron, timezone=plan.timezone)
     if plan.at is not None:
-        at = millis(plan.at)
+        at = millis(plan.at, field="at")
         if now is not None and at < now:
             raise Invalid(f"`at` is in the past: {instant(at)}, and now it is {instant(now)}", field="at")
     if plan.ends_at is not None:
-        ends = millis(plan.ends_at)
+        ends = millis(plan.ends_at, field="ends_at")
         if now is not None and ends <= now:
             raise Invalid(f"`ends_at` is in the past: {instant(ends)}", field="ends_at")
         if plan.at is not None and millis(plan.at) > ends:

@@ -144,7 +144,7 @@ async def _forget(tx: Transaction, space: SpaceId, request: ForgetRequest, by: s
 
 async def _select(tx: Transaction, key: int, space: SpaceId, request: ForgetRequest) -> _Selection:
     selected = _Selection(memories={}, messages={})
-    before = None if request.before is None else millis(request.before)
+    before = None if request.before is None else millis(request.before, field="before")
     for each in request.ids:
         selected.add_memories([await memory_row(tx, space, each)])
     for message in request.message_ids:

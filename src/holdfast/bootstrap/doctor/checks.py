@@ -9,11 +9,11 @@ import os
 import platform
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -34,6 +34,7 @@ from holdfast.domain.errors import HoldfastError, Invalid, McpServerFailed, NotF
 from holdfast.domain.model_provider import Providers
 from holdfast.domain.packages import EXTRA_MODULES, has_extra, install_command
 from holdfast.domain.space import DEFAULT_SPACE
+from holdfast.mcp.connection import HANDSHAKE_TIMEOUT_SECONDS
 from holdfast.mcp.server import IDLE_TIMEOUT_SECONDS, McpServerClient
 from holdfast.mcp.servers import McpServerPool
 from holdfast.models.packages import missing_package
@@ -50,9 +51,17 @@ from holdfast.workspace.settings import FolderSettings, Settings, TelemetrySetti
 from holdfast.workspace.skills import WorkspaceSkills
 from holdfast.workspace.tools import read_tool, tool_folders
 
+ANNOUNCE_SECONDS: Final = 1.0
+"""What takes longer is announced."""
+Announce: TypeAlias = Callable[[str], None]
 
-async def diagnose(folder: Path, *, database: str | None = None) -> list[Finding]:
-    """Check everything that a server on this workspace needs."""
+
+def ignore(message: str) -> None:
+    """Announce nothing."""
+
+
+async def diagnose(folder: Path, *, database: str | None = None, announce: Announce = ignore) -> list[Finding]:
+    """Check everything that a server on this workspace needs; `announce` is told what takes long."""
     versions = diagnose_versions()
     try:
         workspace = Workspace(folder)
@@ -71,7 +80,7 @@ async def diagnose(folder: Path, *, database: str | None = None) -> list[Finding
         *await diagnose_lanes(definitions.settings, definitions.agents),
         await diagnose_sandbox(definitions.settings, required=definitions.has_commands),
         *await diagnose_functions(workspace, definitions.settings),
-        *await diagnose_mcp_servers(workspace, definitions.settings, definitions.agents),
+        *await diagnose_mcp_servers(workspace, definitions.settings, definitions.agents, announce=announce),
         *diagnose_tracing(definitions.settings.telemetry),
         *await diagnose_database(where, is_default=database is None),
         *await asyncio.to_thread(_diagnose_disks, workspace, where),
@@ -271,7 +280,12 @@ async def diagnose_functions(workspace: Workspace, settings: Settings) -> list[F
 
 
 async def diagnose_mcp_servers(
-    workspace: Workspace, settings: Settings, agents: Sequence[Agent], *, only: str | None = None
+    workspace: Workspace,
+    settings: Settings,
+    agents: Sequence[Agent],
+    *,
+    only: str | None = None,
+    announce: Announce = ignore,
 ) -> list[Finding]:
     """Start every declared MCP server, or `only` the one of that name, and report what it answers."""
     declared = [*settings.mcp_servers.items(), *(each for agent in agents for each in agent.mcp_servers.items())]
@@ -285,8 +299,12 @@ async def diagnose_mcp_servers(
         )
         # The same declaration in several places is one server.
         clients = dict.fromkeys(servers.get(DEFAULT_SPACE, name, server) for name, server in declared)
-        probes = [tasks.create_task(_diagnose_mcp_server(client)) for client in clients]
-        await asyncio.wait(probes)
+        probes = {tasks.create_task(_diagnose_mcp_server(client)): client.name for client in clients}
+        _, slow = await asyncio.wait(probes, timeout=ANNOUNCE_SECONDS)
+        if slow:
+            names = ", ".join(f"`{name}`" for probe, name in probes.items() if probe in slow)
+            announce(f"waiting for the MCP server {names}, at most {HANDSHAKE_TIMEOUT_SECONDS:g} s …")
+            await asyncio.wait(slow)
         servers.close()
     return [probe.result() for probe in probes]
 
