@@ -16,12 +16,12 @@ from typing import Final
 from holdfast.bootstrap.doctor.finding import Finding, failure, ok, warning
 from holdfast.bootstrap.server_options import check_database
 from holdfast.bootstrap.store import is_postgres
-from holdfast.domain.errors import HoldfastError, Invalid, StoreReadOnly
+from holdfast.domain.errors import HoldfastError, Invalid, StoreReadOnly, StoreTooNew
 
 MIN_POSTGRES_VERSION: Final = 14
 """Older versions receive no fixes any more."""
 
-_UPGRADE_REMEDY: Final = "none needed: the next `holdfast serve` migrates it"
+_UPGRADE_REMEDY: Final = "back it up; the next `holdfast serve` migrates it"
 
 
 async def diagnose_database(where: str | Path, *, is_default: bool) -> list[Finding]:
@@ -50,6 +50,9 @@ def _diagnose_sqlite(path: Path, *, is_default: bool) -> list[Finding]:
         findings.append(ok("database", f"`{path.name}` opens, and its schema is current (`{schema_version(path)}`)"))
     except StoreReadOnly as exc:
         findings.append(warning("database", exc.message, remedy=_UPGRADE_REMEDY))
+    except StoreTooNew as exc:
+        newer = "install that version, or restore the backup from before the upgrade"
+        findings.append(failure("database", exc.message, remedy=newer))
     except HoldfastError as exc:
         findings.append(failure("database", exc.message, remedy=restore))
     try:
