@@ -127,13 +127,18 @@ async def opened(database: str | Path) -> AsyncIterator[OpenWorkspace]:
 
 
 async def run_agent(
-    holdfast: OpenWorkspace, *, agent: str = "default", thread: ThreadId | None = None, base: RunId | None = None
+    holdfast: OpenWorkspace,
+    *,
+    agent: str = "default",
+    text: str = WORDS,
+    thread: ThreadId | None = None,
+    base: RunId | None = None,
 ) -> RunId:
     """Start a run, on a new thread of an agent or after a run of one, wait for its end, and return its id."""
     new = NewRun(
         thread=thread or NewThread(agent_type=agent),
         base=UNSET if base is None else RunBase(run_id=base),
-        messages=[NewMessage(role=Role.USER, content=WORDS)],
+        messages=[NewMessage(role=Role.USER, content=text)],
     )
     run = (await holdfast.runs.start(DEFAULT_SPACE, new)).run.id
     await wait_until_ended(holdfast, run)

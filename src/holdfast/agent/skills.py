@@ -82,7 +82,10 @@ class SkillStep:
         if ctx.agent.skills == "auto":
             segments = self._segments()
             newest = [each for each in segments if each.weight == 1.0]
-            for scored in index.choose(newest) or index.choose(segments):
+            fitting = index.choose(newest)
+            if not fitting and len(segments) > len(newest):
+                fitting = index.choose(segments)
+            for scored in fitting:
                 if scored.skill.name in usable:
                     reasons, score = scored.reasons, scored.score
                     active.append(active_skill(scored.skill, ActivationCause.RELEVANT, score=score, reasons=reasons))

@@ -227,6 +227,8 @@ class SkillIndex:
                 rarity = 1 - math.log(counts[word]) / math.log(len(self.skills) + 1)
                 if rarity > _MIN_RARITY:
                     self._words[word].append((number, _DESCRIPTION_POINTS * rarity, f"description `{word}`"))
+        self._known = self._words.keys() | self._word_triggers.keys()
+        """Words that stand for anything."""
 
     def choose(self, segments: Iterable[Segment]) -> list[ScoredSkill]:
         """Return the skills that fit, the best first; none if none fits well enough."""
@@ -258,7 +260,7 @@ class SkillIndex:
     def _read_sentence(self, sentence: str, weight: float, found: dict[int, _Evidence]) -> None:
         words = _words(sentence)
         tries: Counter[str] = Counter()
-        for position, word in enumerate(words):
+        for position, word in ((at, word) for at, word in enumerate(words) if word in self._known):
             tries[word] += 1
             if tries[word] > _MAX_TRIES:
                 continue
