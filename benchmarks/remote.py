@@ -1,8 +1,9 @@
 """The runtime apart: runs by workers over the control RPC beside runs in the server, and streams across replicas.
 
 Both sides of a ratio are measured in turns. CPU is that of the server and its workers together; the latency is that of
-a whole run for one client. Throughput is of paced runs, whose limit is the places of the workers and not the machine's
-cores. Deliveries go from a run on one replica to readers on another, over LISTEN/NOTIFY and over NATS.
+a whole run. Clients without a pause keep the machine busy, so that their latency says how many runs it can do; clients
+with one have the same load on both sides. Throughput is of paced runs, whose limit is the places of the workers and not
+the machine's cores. Deliveries go from a run on one replica to readers on another, over LISTEN/NOTIFY and over NATS.
 """
 
 import asyncio
@@ -23,7 +24,8 @@ from benchmarks.table import Table
 from tests.support.nats import NatsServer
 
 ROUNDS: Final = 3
-CLIENTS: Final = (1, 16)
+LOADS: Final = ((1, 0.0), (16, 0.0), (16, 0.32))
+"""Clients, and the seconds from one run of a client to its next one; at 0 it starts when the last one has ended."""
 PLACES: Final = 4
 """Runs at a time of each worker, where workers are added."""
 READERS: Final = 1_000
@@ -38,7 +40,16 @@ async def measure(backend: str, *, seconds: float, readers: int = READERS) -> li
 
 
 async def _measure_rpc(backend: str, seconds: float) -> Table:
-    columns = ["clients", "CPU ms in process", "CPU ms over RPC", "ratio", "target", "p50 ms", "p99 ms"]
+    columns = [
+        "clients",
+        "runs/s of all",
+        "CPU ms in process",
+        "CPU ms over RPC",
+        "ratio",
+        "target",
+        "p50 ms",
+        "p99 ms",
+    ]
     table = Table(f"a run over the control RPC: {backend}", [*columns, "added p50 ms", "added p99 ms", "target"])
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         async with (
@@ -47,24 +58,28 @@ async def _measure_rpc(backend: str, seconds: float) -> Table:
             holdfast_server(Path(folder) / "two", other, workers=0) as control,
             holdfast_worker(Path(folder) / "worker", control.server) as worker,
         ):
-            for clients in CLIENTS:
+            for clients, pause in LOADS:
                 here = [run_request(thread, JSON) for thread in await make_threads(alone.server, "default", clients)]
                 there = [run_request(thread, JSON) for thread in await make_threads(control.server, "default", clients)]
                 rounds = [
                     (
-                        await _cost([alone.server], here, seconds / ROUNDS),
-                        await _cost([control.server, worker], there, seconds / ROUNDS),
+                        await _cost([alone.server], here, seconds / ROUNDS, pause=pause),
+                        await _cost([control.server, worker], there, seconds / ROUNDS, pause=pause),
                     )
                     for _ in range(ROUNDS)
                 ]
                 cpu, apart = (min(each[side][0] for each in rounds) for side in (0, 1))
                 p50, p99 = (min(each[0][1][at] for each in rounds) for at in (49, 98))
                 far50, far99 = (min(each[1][1][at] for each in rounds) for at in (49, 98))
-                table.add(clients, cpu, apart, apart / cpu, "1.6", far50, far99, far50 - p50, far99 - p99, "3 ms")
+                load = f"{clients / pause:.0f}" if pause else "as many as it can"
+                added = (far50 - p50, far99 - p99, "3 ms" if pause or clients == 1 else "")
+                table.add(clients, load, cpu, apart, apart / cpu, "1.6", far50, far99, *added)
     return table
 
 
-async def _cost(processes: Sequence[Server], payload: Sequence[bytes], seconds: float) -> tuple[float, list[float]]:
+async def _cost(
+    processes: Sequence[Server], payload: Sequence[bytes], seconds: float, *, pause: float
+) -> tuple[float, list[float]]:
     """Return the CPU milliseconds of a run in all processes, and the percentiles of its latency."""
     used = [process.cpu for process in processes]
     started = time.perf_counter()
@@ -72,7 +87,10 @@ async def _cost(processes: Sequence[Server], payload: Sequence[bytes], seconds: 
     timings: list[float] = []
 
     async def repeat(index: int) -> None:
+        next_at = started + pause * index / len(payload)
         while time.perf_counter() < started + seconds:
+            await asyncio.sleep(max(next_at - time.perf_counter(), 0))
+            next_at += pause
             begun = time.perf_counter()
             response = await connections[index].send(payload[index])
             assert response.status in (200, 201) and b'"completed"' in response.body, response.body

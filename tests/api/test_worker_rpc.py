@@ -161,6 +161,15 @@ def test_a_commit_is_applied_once_however_often_it_is_sent(rpc: Rpc) -> None:
         assert rpc.call("journal/commit", end, lease=token, commit=number) == (400, "INVALID")
 
 
+def test_a_claim_brings_what_its_run_reads_first(rpc: Rpc) -> None:
+    rpc.request("/api/runs", {"agent_type": "bot", "input": "go"})
+    status, (claimed,) = rpc.call("leases/claim")
+    assert status == 200
+    assert claimed["agent"]["name"] == "bot"
+    assert claimed["lease"]["snapshot"]["messages"][0]["content"] == "go"
+    rpc.call("leases/fail", lease=claimed["token"])
+
+
 def test_a_run_ends_and_spawns_only_runs_of_its_own(rpc: Rpc) -> None:
     token, lease = rpc.claim()
     other = rpc.request("/api/runs", {"agent_type": "bot", "input": "other"})

@@ -5,17 +5,17 @@ import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Final
 
 import pytest
 
-from holdfast.concurrency import cancel_and_wait
 from holdfast.domain.content import Json
 from tests.api.server_process import HOLDFAST, TIMEOUT_SECONDS, Server, run_server
 from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
+from tests.scenario.rpc_proxy import open_rpc_proxy
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_log
 
@@ -38,83 +38,6 @@ async def run_worker(folder: Path, url: str, *options: str) -> AsyncIterator[sub
         if process.poll() is None:
             process.terminate()
         await asyncio.to_thread(process.communicate, None, TIMEOUT_SECONDS)
-
-
-class FaultyProxy:
-    """Forwards HTTP/1.1 requests, and sometimes cuts, delays or duplicates one."""
-
-    def __init__(self, url: str, random: Random) -> None:
-        self._host, _, self._port = url.removeprefix("http://").partition(":")
-        self._random = random
-        self.faults = 0
-        self.wrong = True
-        """Whether faults are made."""
-
-    async def serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward the requests of one connection, one after the other."""
-        upstream_reader, upstream = await asyncio.open_connection(self._host, int(self._port))
-        with suppress(OSError, asyncio.IncompleteReadError), closing(upstream), closing(writer):
-            while request := await _read_message(reader):
-                fault = self._random.choices(["none", "lost", "unanswered", "late", "twice"], [20, 1, 1, 1, 1])[0]
-                if not self.wrong or b"/rpc/hints" in request or b"/rpc/leases/claim" in request:
-                    fault = "none"
-                self.faults += fault != "none"
-                if fault == "lost":
-                    return
-                if fault == "late":
-                    await asyncio.sleep(0.3)
-                if fault == "twice":
-                    await self._send_alone(request)
-                upstream.write(request)
-                await upstream.drain()
-                if fault == "unanswered":
-                    await _read_message(upstream_reader)
-                    return
-                if b"/rpc/hints" in request:
-                    await self._stream(upstream_reader, writer)
-                    return
-                writer.write(await _read_message(upstream_reader))
-                await writer.drain()
-
-    async def _send_alone(self, request: bytes) -> None:
-        """Send a request on a connection of its own, and drop the response."""
-        reader, writer = await asyncio.open_connection(self._host, int(self._port))
-        with closing(writer):
-            writer.write(request)
-            await _read_message(reader)
-
-    async def _stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-
-
-async def _read_message(reader: asyncio.StreamReader) -> bytes:
-    """Return one request or response with its body; empty at the end of the connection."""
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-    except asyncio.IncompleteReadError:
-        return b""
-    sizes = [line.partition(b":")[2] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
-    return head + (await reader.readexactly(int(sizes[0])) if sizes else b"")
-
-
-@asynccontextmanager
-async def faulty_proxy(url: str, random: Random) -> AsyncIterator[tuple[FaultyProxy, str]]:
-    proxy, clients = FaultyProxy(url, random), set[asyncio.Task[None]]()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        clients.add(task)
-        await proxy.serve_client(reader, writer)
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 24)
-    async with server:
-        try:
-            yield proxy, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        finally:
-            await cancel_and_wait(clients)
 
 
 def write_agents(folder: Path) -> None:
@@ -151,24 +74,36 @@ async def check_runs(server: Server, runs: list[str]) -> None:
         assert len(calls) == 2 * STEPS + 1
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow  # `test_cluster_faults` has the same faults and more
+@pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_kills_cuts_delays_and_duplicates_change_nothing(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     write_agents(tmp_path)
     with run_server(tmp_path, "--workers", "0", "--quiet") as server:
-        async with faulty_proxy(server.url, random) as (proxy, url):
+        async with open_rpc_proxy([server.url], random, fault_rate=1 / 6) as proxy:
             runs = [server.start(agent) for agent in (*["planner"] * 6, *["parent"] * 2)]
             for number in range(3):
-                async with run_worker(tmp_path / f"worker-{number}", url) as worker:
+                async with run_worker(tmp_path / f"worker-{number}", proxy.url) as worker:
                     await asyncio.sleep(random.uniform(0.3, 0.8))
                     worker.send_signal(signal.SIGKILL)
-            async with run_worker(tmp_path / "first", url), run_worker(tmp_path / "second", url):
+            async with run_worker(tmp_path / "first", proxy.url), run_worker(tmp_path / "second", proxy.url):
                 runs += [await asyncio.to_thread(server.start, "planner") for _ in range(4)]
                 await check_runs(server, runs)
-            assert proxy.faults > 3
+            assert proxy.fault_count > 3
         assert server.stop()[0] == 0
     async with open_probe(tmp_path / "workspace/.holdfast/holdfast.db") as probe:
         await check_log(probe)
+
+
+async def test_a_short_run_takes_one_claim_and_one_commit(tmp_path: Path) -> None:
+    AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db").agent(say("hello"), name="planner")
+    with run_server(tmp_path, "--workers", "0", "--quiet") as server:
+        async with open_rpc_proxy([server.url], Random(1)) as proxy, run_worker(tmp_path / "worker", proxy.url):
+            for _ in range(3):
+                await wait_until_done(server, [await asyncio.to_thread(server.start, "planner")])
+        calls = {path: count for path, count in proxy.calls.items() if "/leases/" not in path}
+    first = {"/rpc/hints": 1, "/rpc/library/bundle": 1, "/rpc/library/bundle_files": 1}
+    assert calls == {**first, "/rpc/journal/commit": 3}
 
 
 async def test_a_worker_that_is_stopped_gives_its_runs_back_at_once(tmp_path: Path) -> None:
@@ -183,6 +118,19 @@ async def test_a_worker_that_is_stopped_gives_its_runs_back_at_once(tmp_path: Pa
                 worker.send_signal(signal.SIGTERM)  # the second one cancels at once
                 await asyncio.sleep(0.1)
         assert server.request(f"/api/runs/{run}")["status"] == "queued"
+
+
+async def test_a_server_shuts_down_without_waiting_for_the_hint_streams_of_workers(tmp_path: Path) -> None:
+    write_agents(tmp_path)
+    with run_server(tmp_path, "--workers", "0", "--quiet") as server:
+        async with open_rpc_proxy([server.url], Random(1)) as proxy, run_worker(tmp_path / "worker", proxy.url):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                while not proxy.calls["/rpc/hints"]:  # noqa: ASYNC110 - in another process
+                    await asyncio.sleep(0.01)
+            await wait_until_done(server, [await asyncio.to_thread(server.start, "planner")])
+            code, log = await asyncio.to_thread(server.stop)
+    assert code == 0
+    assert "Cancel" not in log, log
 
 
 async def test_a_revoked_key_stops_its_worker(tmp_path: Path) -> None:

@@ -62,6 +62,11 @@ class NatsServer:
             time.sleep(0.02)
         raise AssertionError("the NATS server does not start")
 
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the server if it runs, such as SIGSTOP."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
     def kill(self) -> None:
         """Kill the server."""
         for process in (self._process, self._guard):

@@ -98,7 +98,7 @@ async def serve(options: ServerOptions, *, on_ready: Callable[[str], None]) -> N
                 with (
                     published_address(options.workspace, url),
                     watch_event_loop(holdfast.meters.loop_stalls),
-                    _stop_on_signals(server, holdfast, use_cases),
+                    _stop_on_signals(server, holdfast, use_cases, rpc),
                 ):
                     await server.serve(sockets=[listener])
                     await holdfast.engine.wait_until_drained()
@@ -158,12 +158,13 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def _stop_on_signals(server: _Server, holdfast: OpenWorkspace, use_cases: UseCases) -> Iterator[None]:
+def _stop_on_signals(server: _Server, holdfast: OpenWorkspace, use_cases: UseCases, rpc: ControlRpc) -> Iterator[None]:
     """Shut down on a signal: no new work, runs return to the queue, responses finish. A second signal exits at once."""
 
     def stop() -> None:
         use_cases.health.close()
         use_cases.streams.close()
+        rpc.close()
         holdfast.engine.drain()
         server.force_exit = server.should_exit
         server.should_exit = True

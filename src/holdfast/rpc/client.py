@@ -6,7 +6,7 @@ one that was applied returns its result instead of being applied again.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Container, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, cast
@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 import holdfast.control.errors  # noqa: F401  # defines error codes
+from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Commit, Committed, Lease
 from holdfast.domain.errors import Invalid, LeaseLost, OutcomeUnknown, Unavailable
 from holdfast.domain.ids import ApiKeyId, OwnerId, RunId, SpaceId
@@ -169,10 +170,11 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 
 class _HeldLease:
-    """The token of a lease, and the number of its last commit."""
+    """The token of a lease, the number of its last commit, and the agent that came with the claim."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, agent: Agent | None) -> None:
         self.token = token
+        self.agent = agent
         self.last_commit = 0
         self.committing = asyncio.Lock()
 
@@ -183,9 +185,9 @@ class LeaseTokens:
     def __init__(self) -> None:
         self._held: dict[tuple[int, int], _HeldLease] = {}
 
-    def add(self, lease: Lease, token: str) -> None:
-        """Keep the token of a lease."""
-        self._held[lease.run_key, lease.number] = _HeldLease(token)
+    def add(self, lease: Lease, token: str, *, agent: Agent | None = None) -> None:
+        """Keep the token of a lease, and the agent of its run."""
+        self._held[lease.run_key, lease.number] = _HeldLease(token, agent)
 
     def get(self, lease: Lease) -> _HeldLease:
         """Return what is kept of a lease, or raise `LeaseLost`."""
@@ -222,7 +224,7 @@ class RpcLeases:
         body = ClaimBody(owner=owner, lease_seconds=lease.total_seconds(), limit=limit, pools=where.pools)
         claimed = await self._connection.call("leases", "claim", body, list[ClaimedLease])
         for each in claimed:
-            self._tokens.add(each.lease, each.token)
+            self._tokens.add(each.lease, each.token, agent=each.agent)
         return [each.lease for each in claimed]
 
     async def renew(self, owner: OwnerId, leases: Sequence[Lease], *, lease: timedelta) -> list[Lease]:
@@ -333,7 +335,22 @@ def _proxy(port: str, connection: ControlConnection, tokens: LeaseTokens) -> Any
     }
     if port == "journal":
         methods["commit"] = RpcCommits(connection, tokens).commit
+    if port == "library":
+        methods["agent"] = _claimed_agent(methods["agent"], tokens)
     return type(f"Rpc_{port}", (), {name: staticmethod(call) for name, call in methods.items()})()
+
+
+def _claimed_agent(
+    ask: Callable[[Lease], Awaitable[Agent]], tokens: LeaseTokens
+) -> Callable[[Lease], Awaitable[Agent]]:
+    """Return a method that takes the agent that came with the claim, once, and asks for it after that."""
+
+    async def agent(lease: Lease) -> Agent:
+        held = tokens.get(lease)
+        claimed, held.agent = held.agent, None
+        return claimed or await ask(lease)
+
+    return agent
 
 
 def _caller(port: str, name: str, method: Method, connection: ControlConnection, tokens: LeaseTokens) -> Any:

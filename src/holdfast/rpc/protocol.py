@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_type_hints
 
 import msgspec
 
+from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Commit, Lease, LeaseRef
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, Invalid, error_class_of
@@ -104,11 +105,13 @@ class PoolsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     pools: Sequence[str]
 
 
-class ClaimedLease(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimedLease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A lease and the token that its calls need."""
 
     lease: Lease
     token: str
+    agent: Agent | None = None
+    """The agent of the run, if the claim read it."""
 
 
 class RenewBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

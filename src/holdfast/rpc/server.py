@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
@@ -113,6 +114,14 @@ class ControlRpc:
         self._require_key = require_key
         self._held: OrderedDict[tuple[str, ApiKeyId | None], Lease] = OrderedDict()
         """Leases whose token was checked; the journal itself refuses a lease that was lost since."""
+        self._closing = False
+        self._hint_streams: set[WakeEvent] = set()
+
+    def close(self) -> None:
+        """End the streams of hints, because the server shuts down: their workers connect again."""
+        self._closing = True
+        for wake in self._hint_streams:
+            wake.set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request."""
@@ -208,8 +217,8 @@ class ControlRpc:
                 return await self._leases.release(await self._cached_lease(token, key), delay=delay)
             case "release_leftover":
                 tokens = _decode(body, TokensBody).tokens
-                held = [lease for each in tokens if (lease := await self._find_held(each, key)) is not None]
-                return await self._leases.release_leftover(held)
+                known = [lease for each in tokens if (lease := await self._known_lease(each, key)) is not None]
+                return await self._leases.release_leftover(known)  # it leaves out those that are not held any more
             case "fail":
                 return await self._leases.fail(await self._find(token, key), _decode(body, FailBody).error)
             case "queue_state":
@@ -234,27 +243,24 @@ class ControlRpc:
             await self._worker_leases.issue(leases, token_hashes=hashes, api_key=key)
         for lease, token in zip(leases, tokens, strict=True):
             self._remember(token, key, lease)
-        opened = [await self._opened(lease) if index < MAX_OPENED else lease for index, lease in enumerate(leases)]
-        return [ClaimedLease(lease=lease, token=token) for lease, token in zip(opened, tokens, strict=True)]
+        return [
+            await self._opened(lease, token) if index < MAX_OPENED else ClaimedLease(lease=lease, token=token)
+            for index, (lease, token) in enumerate(zip(leases, tokens, strict=True))
+        ]
 
-    async def _opened(self, lease: Lease) -> Lease:
-        """Return a claimed lease with what its worker reads first, which saves it a request."""
-        try:
-            return replace(lease, snapshot=lease.snapshot or await self._ports.journal.open(lease))
-        except LeaseLost:
-            return lease
+    async def _opened(self, lease: Lease, token: str) -> ClaimedLease:
+        """Return a claimed lease with what its worker reads first, which saves it two requests."""
+        agent = None
+        with suppress(HoldfastError):  # a worker that asks again gets the error, and handles it
+            lease = replace(lease, snapshot=lease.snapshot or await self._ports.journal.open(lease))
+            agent = await self._ports.library.agent(lease)
+        return ClaimedLease(lease=lease, token=token, agent=agent)
 
     async def _renew(self, body: RenewBody, key: ApiKeyId | None) -> list[RenewedLease]:
         """Renew leases and return those that are still held."""
-        found: dict[tuple[int, int], str] = {}
-        leases = []
-        for token in body.tokens:
-            try:
-                lease = await self._cached_lease(token, key)
-            except LeaseLost:
-                continue
-            found[lease.run_key, lease.number] = token
-            leases.append(lease)
+        known = [(each, lease) for each in body.tokens if (lease := await self._known_lease(each, key)) is not None]
+        found = {(lease.run_key, lease.number): token for token, lease in known}
+        leases = [lease for _, lease in known]
         renewed = await self._leases.renew(body.owner, leases, lease=timedelta(seconds=body.lease_seconds))
         return [
             RenewedLease(token=found[lease.run_key, lease.number], expires_at=lease.expires_at) for lease in renewed
@@ -295,9 +301,9 @@ class ControlRpc:
         self._remember(token, key, lease)
         return lease
 
-    async def _find_held(self, token: str, key: ApiKeyId | None) -> Lease | None:
+    async def _known_lease(self, token: str, key: ApiKeyId | None) -> Lease | None:
         try:
-            return await self._find(token, key)
+            return await self._cached_lease(token, key)
         except LeaseLost:
             return None
 
@@ -320,9 +326,10 @@ class ControlRpc:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/jsonl")]})
         gone = start_background(_disconnected(receive), name="holdfast-worker-gone", ended_by="ControlRpc._send_hints")
         gone.add_done_callback(lambda _: wake.set())
+        self._hint_streams.add(wake)
         try:
             with self._watcher.listen(on_hint):
-                while not gone.done():
+                while not (gone.done() or self._closing):
                     hint, pending = pending, WakeHint()
                     line = HintLine(
                         queue=hint.queue, delayed=hint.delayed, ended=sorted(hint.ended), everything=hint.everything
@@ -330,7 +337,9 @@ class ControlRpc:
                     body = msgspec.json.encode(line) + b"\n"
                     await send({"type": "http.response.body", "body": body, "more_body": True})
                     await wake.wait(seconds=HINT_KEEPALIVE_SECONDS)
+            await send({"type": "http.response.body", "body": b""})
         finally:
+            self._hint_streams.discard(wake)
             await cancel_and_wait([gone])
 
 
