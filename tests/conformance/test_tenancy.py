@@ -229,7 +229,7 @@ WITHOUT_SPACE: Final = {
         "workers serve all spaces",
     ),
     **dict.fromkeys(
-        ["worker_leases.issue", "worker_leases.find", "worker_leases.repeated"],
+        ["worker_leases.claim", "worker_leases.find", "worker_leases.repeated"],
         "a lease names its space: `tests/conformance/test_worker_leases.py`",
     ),
     **dict.fromkeys(

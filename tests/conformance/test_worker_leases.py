@@ -10,8 +10,10 @@ from holdfast.domain.commit import Commit, CommitNumber, Committed, Lease, Lease
 from holdfast.domain.errors import Conflict, LeaseLost
 from holdfast.domain.ids import ApiKeyId
 from holdfast.domain.run import Move, RunError, RunStatus
+from holdfast.ports.queue import TokenBinding
 from holdfast.store.store import Store
-from tests.builders import MINUTE, claim, new_run, new_thread, text_events
+from tests.builders import FIRST as OWNER
+from tests.builders import MINUTE, new_run, new_thread, text_events
 from tests.conformance.conftest import OTHER, SPACE
 
 TOKEN, OTHER_TOKEN = b"t" * 32, b"o" * 32
@@ -22,8 +24,13 @@ SECOND = CommitNumber(number=2, digest=b"2" * 32)
 
 async def issued(store: Store, *, api_key: ApiKeyId | None = KEY) -> Lease:
     await new_run(store, SPACE, await new_thread(store, SPACE), "go")
-    lease = await claim(store)
-    await store.worker_leases.issue([lease], token_hashes=[TOKEN], api_key=api_key)
+    return await claim_bound(store, TOKEN, api_key)
+
+
+async def claim_bound(store: Store, token_hash: bytes, api_key: ApiKeyId | None = KEY) -> Lease:
+    """Claim the only claimable run, bound to a token."""
+    binding = TokenBinding(lambda _: token_hash, api_key)
+    (lease,) = await store.worker_leases.claim(OWNER, lease=MINUTE, binding=binding)
     return lease
 
 
@@ -111,8 +118,7 @@ async def test_a_new_lease_numbers_its_commits_anew(store: Store) -> None:
     lease = await issued(store)
     await store.journal.commit(Commit(lease=lease, number=FIRST, events=text_events("x")))
     await store.leases.release(lease)
-    (again,) = await store.leases.claim(lease.owner, lease=MINUTE)
-    await store.worker_leases.issue([again], token_hashes=[OTHER_TOKEN], api_key=KEY)
+    again = await claim_bound(store, OTHER_TOKEN)
     first = await store.journal.commit(Commit(lease=again, number=FIRST, events=text_events("y")))
     assert len(await store.events.after(SPACE, lease.run_id)) == first.last_event_seq
     with pytest.raises(LeaseLost):

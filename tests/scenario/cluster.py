@@ -152,6 +152,7 @@ class Cluster:
             await self.random.choice([self._postgres.kill, self._postgres.stop])()
             await asyncio.sleep(self._outage_seconds)
             await self._postgres.start()
+            await asyncio.sleep(self._outage_seconds / 2)  # in a row, outages would leave no time to work
 
     async def _any(self, members: Sequence[Member]) -> Member:
         """Return a member that is up."""

@@ -1,8 +1,8 @@
 """Ports of the run queue: leases, inbox, interrupts, timers, subscriptions, run counts, workers and store health."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -75,11 +75,28 @@ class Leases(Protocol):
         """Return whether a run may be claimed now, and when the next delayed run becomes claimable."""
 
 
+class TokenBinding(NamedTuple):
+    """What the leases of a claim are bound to."""
+
+    hash_of: Callable[[LeaseRef], bytes]
+    """Returns the hash of the token of a lease, always the same."""
+    api_key: ApiKeyId | None
+    """The key that claims."""
+
+
 class WorkerLeases(Protocol):
     """Leases of workers without a database: the token that each is used with, and its last numbered commit."""
 
-    async def issue(self, leases: Sequence[Lease], *, token_hashes: Sequence[bytes], api_key: ApiKeyId | None) -> None:
-        """Bind each lease to the token with that hash and to the key that claimed it."""
+    async def claim(
+        self,
+        owner: OwnerId,
+        *,
+        lease: timedelta,
+        limit: int = 1,
+        where: ClaimFilter = DEFAULT_CLAIM,
+        binding: TokenBinding,
+    ) -> list[Lease]:
+        """Claim as `Leases.claim` does, and bind each lease to a token in the same transaction."""
 
     async def find(self, ref: LeaseRef, *, token_hash: bytes, api_key: ApiKeyId | None) -> Lease:
         """Return a lease as its holder received it, without a snapshot.

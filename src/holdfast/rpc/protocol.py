@@ -9,6 +9,7 @@ Bodies and results are JSON, decoded by the types of the ports. A body never nam
 server finds them by the token.
 """
 
+import hmac
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_type_hints
@@ -177,9 +178,10 @@ def to_error(body: ErrorBody) -> HoldfastError:
     return error
 
 
-def format_lease_token(ref: LeaseRef, secret: str) -> str:
-    """Return the token of a lease."""
-    return f"{ref.space_id}/{ref.run_id}/{ref.number}/{secret}"
+def make_lease_token(ref: LeaseRef, secret: str) -> str:
+    """Return the token of a lease; with the secret of a claim, each of its leases has another one."""
+    name = f"{ref.space_id}/{ref.run_id}/{ref.number}"
+    return f"{name}/{hmac.digest(secret.encode(), name.encode(), 'sha256').hex()}"
 
 
 def parse_lease_token(token: str) -> LeaseRef:

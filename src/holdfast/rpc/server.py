@@ -32,7 +32,7 @@ from holdfast.domain.validation import describe_error
 from holdfast.domain.worker import DEFAULT_POOL, ClaimFilter, NewWorker, check_pools
 from holdfast.engine.loops import WakeEvent
 from holdfast.ports.bus import RunWatcher, WakeHint
-from holdfast.ports.queue import Leases, WorkerBeats, WorkerLeases
+from holdfast.ports.queue import Leases, TokenBinding, WorkerBeats, WorkerLeases
 from holdfast.ports.runtime import RuntimePorts
 from holdfast.rpc.protocol import (
     COMMIT_HEADER,
@@ -54,8 +54,8 @@ from holdfast.rpc.protocol import (
     RenewBody,
     RenewedLease,
     TokensBody,
-    format_lease_token,
     lease_ref,
+    make_lease_token,
     parse_lease_token,
 )
 
@@ -235,12 +235,12 @@ class ControlRpc:
     async def _claim(self, body: ClaimBody, caller: Principal) -> list[ClaimedLease]:
         """Claim runs of the pools and spaces of a key, and of no others."""
         key, where = _key_of(caller), ClaimFilter(pools=_check_pools(caller, body.pools), spaces=caller.space_ids)
-        duration = timedelta(seconds=body.lease_seconds)
-        leases = await self._leases.claim(body.owner, lease=duration, limit=body.limit, where=where)
-        tokens = [format_lease_token(lease_ref(lease), new_secret()) for lease in leases]
-        if leases:
-            hashes = [hash_secret(token) for token in tokens]
-            await self._worker_leases.issue(leases, token_hashes=hashes, api_key=key)
+        duration, secret = timedelta(seconds=body.lease_seconds), new_secret()
+        binding = TokenBinding(lambda ref: hash_secret(make_lease_token(ref, secret)), key)
+        leases = await self._worker_leases.claim(
+            body.owner, lease=duration, limit=body.limit, where=where, binding=binding
+        )
+        tokens = [make_lease_token(lease_ref(lease), secret) for lease in leases]
         for lease, token in zip(leases, tokens, strict=True):
             self._remember(token, key, lease)
         return [

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.domain.claim_round import ClaimRound, ReadyPool
 from holdfast.domain.ids import OwnerId
 from holdfast.domain.worker import ClaimFilter
+from holdfast.ports.queue import TokenBinding
 from holdfast.store.transaction import Row, Transaction
 
 AFFINITY_MS: Final = 2_000
@@ -28,6 +29,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, eq=False):
     limit: int
     where: ClaimFilter
     turns: ClaimRound
+    binding: TokenBinding | None = None
 
 
 async def claim_heads(tx: Transaction, request: ClaimRequest, *, limit: int) -> list[Row]:

@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.domain.claim_round import ClaimRound
-from holdfast.domain.commit import Lease, RunSnapshot
+from holdfast.domain.commit import Lease, LeaseRef, RunSnapshot
 from holdfast.domain.errors import HoldfastError, Invalid, LeaseLost
-from holdfast.domain.ids import OwnerId, RunId
+from holdfast.domain.ids import ApiKeyId, OwnerId, RunId
 from holdfast.domain.instant import Millis, instant, maybe_instant, millis
 from holdfast.domain.limits import MAX_ATTEMPTS, attempts_exhausted, backoff_ms
 from holdfast.domain.page import check_page_size
@@ -21,7 +21,7 @@ from holdfast.domain.timer import NewTimer
 from holdfast.domain.worker import DEFAULT_CLAIM, ClaimFilter
 from holdfast.metrics.meters import Meters
 from holdfast.ports.log import LogAppend, log_head
-from holdfast.ports.queue import QueueState
+from holdfast.ports.queue import QueueState, TokenBinding
 from holdfast.store.claims import ClaimRequest, claim_heads
 from holdfast.store.run_end import RunEnd, end_run_trees, lock_run_trees, queue_dependent_runs
 from holdfast.store.run_rows import to_run
@@ -46,9 +46,15 @@ class SqlLeases(SqlPort):
         self, owner: OwnerId, *, lease: timedelta, limit: int = 1, where: ClaimFilter = DEFAULT_CLAIM
     ) -> list[Lease]:
         """Lease queued runs to `owner`."""
+        return await self.claim_bound(owner, lease=lease, limit=limit, where=where, binding=None)
+
+    async def claim_bound(
+        self, owner: OwnerId, *, lease: timedelta, limit: int, where: ClaimFilter, binding: TokenBinding | None
+    ) -> list[Lease]:
+        """Lease queued runs to `owner`, and bind the leases to tokens."""
         check_page_size(limit, maximum=1000)
         turns = self._rounds.get(where) or self._add_round(where)
-        request = ClaimRequest(owner, _lease_ms(lease), limit, where, turns)
+        request = ClaimRequest(owner, _lease_ms(lease), limit, where, turns, binding)
         claimed = await self._database.submit_to_batch(CLAIM_BATCH, request)
         self._meters.claimed.add(len(claimed))
         return claimed
@@ -221,7 +227,24 @@ async def _claim_batch(tx: Transaction, claims: Sequence[ClaimRequest]) -> list[
         leases = await _to_leases(tx, owner, lease_ms, heads)
         for claim in group:
             claimed[claim], leases = leases[: claim.limit], leases[claim.limit :]
+    await tx.many("issue_worker_leases", [row for claim, leases in claimed.items() for row in _bound(claim, leases)])
     return [claimed[claim] for claim in claims]
+
+
+def _bound(claim: ClaimRequest, leases: Sequence[Lease]) -> list[tuple[int, int, bytes, ApiKeyId | None]]:
+    """Return the rows that bind leases to tokens."""
+    if claim.binding is None:
+        return []
+    hash_of, api_key = claim.binding
+    return [
+        (
+            lease.run_key,
+            lease.number,
+            hash_of(LeaseRef(space_id=lease.space_id, run_id=lease.run_id, number=lease.number)),
+            api_key,
+        )
+        for lease in leases
+    ]
 
 
 CLAIM_BATCH: Final = Batch(key=lambda claim: claim, apply=_claim_batch, durable=False)

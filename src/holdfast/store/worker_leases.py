@@ -5,6 +5,7 @@ so that any process can return it, also after the commit has ended the lease.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from hmac import compare_digest
 
 import msgspec
@@ -12,25 +13,33 @@ import msgspec
 from holdfast.domain.commit import CommitNumber, Committed, Lease, LeaseRef
 from holdfast.domain.errors import Conflict, HoldfastError, LeaseLost
 from holdfast.domain.ids import ApiKeyId, OwnerId
+from holdfast.domain.worker import DEFAULT_CLAIM, ClaimFilter
+from holdfast.ports.queue import TokenBinding
 from holdfast.store.commit_rows import PreparedCommit
 from holdfast.store.encoding import dump_json
-from holdfast.store.leases import ClaimedRun, to_lease
+from holdfast.store.leases import ClaimedRun, SqlLeases, to_lease
 from holdfast.store.run_rows import to_run
-from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
+from holdfast.store.transaction import Database, Row, SqlPort, Transaction, reads
 
 
 class SqlWorkerLeases(SqlPort):
     """Implements `WorkerLeases`."""
 
-    @writes
-    async def issue(
-        self, tx: Transaction, leases: Sequence[Lease], *, token_hashes: Sequence[bytes], api_key: ApiKeyId | None
-    ) -> None:
-        """Bind leases to tokens."""
-        rows = [
-            (lease.run_key, lease.number, token, api_key) for lease, token in zip(leases, token_hashes, strict=True)
-        ]
-        await tx.many("issue_worker_leases", rows)
+    def __init__(self, database: Database, leases: SqlLeases) -> None:
+        super().__init__(database)
+        self._leases = leases
+
+    async def claim(
+        self,
+        owner: OwnerId,
+        *,
+        lease: timedelta,
+        limit: int = 1,
+        where: ClaimFilter = DEFAULT_CLAIM,
+        binding: TokenBinding,
+    ) -> list[Lease]:
+        """Lease queued runs to `owner`, and bind each lease to a token."""
+        return await self._leases.claim_bound(owner, lease=lease, limit=limit, where=where, binding=binding)
 
     @reads
     async def find(self, tx: Transaction, ref: LeaseRef, *, token_hash: bytes, api_key: ApiKeyId | None) -> Lease:
