@@ -56,7 +56,7 @@ bench: $(STAMP) ## measure, against a floor measured in the same run; `make benc
 	@$(BIN)/python -m benchmarks $(MEASURES)
 
 slow: $(STAMP) sandbox ## run the tests that take minutes
-	@$(BIN)/pytest -q -m slow -n 2 --dist load --timeout 7200 --durations=10
+	@$(BIN)/pytest -q -m slow -n 2 --dist load --durations=10
 
 # The tests of the sandbox need bubblewrap. Without it they are skipped, and pytest says which and why.
 sandbox:

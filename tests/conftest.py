@@ -6,9 +6,10 @@ The suite runs in two processes, each with a server of its own.
 import os
 import signal
 from collections.abc import AsyncIterator, Generator
+from typing import Final
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.postgres import PostgresServer
 
@@ -16,10 +17,19 @@ from tests.support.postgres import PostgresServer
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# CI must be deterministic: new Hypothesis examples are searched for in local runs only.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# Nothing here depends on how busy the machine is. CI must be deterministic: only local runs look for new examples.
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+SLOW_TIMEOUT_SECONDS: Final = 7200
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Allow what takes minutes its time, however it is run."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_SECONDS))
 
 
 @pytest.hookimpl(wrapper=True)

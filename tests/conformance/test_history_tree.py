@@ -183,7 +183,7 @@ class Tree:
                 await self._let_go(node)
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 10_000), st.integers(0, 3)), min_size=30, max_size=120),
     st.integers(1, 6),

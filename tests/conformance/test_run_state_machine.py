@@ -41,10 +41,9 @@ from tests.support.postgres import PostgresServer
 
 MILLISECOND: Final = timedelta(milliseconds=1)
 EVERY: Final = settings(
-    deadline=None,
     print_blob=True,
     report_multiple_bugs=False,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 
 _values = st.dictionaries(st.sampled_from(["state", "plan"]), st.integers(0, 9), max_size=2)

@@ -35,7 +35,7 @@ NOW: Final = Millis(1_700_000_000_000)
 DONE: Final = RunFinished(thread_id=THREAD, run_id=RUN)
 
 
-@settings(max_examples=60, deadline=None, phases=[Phase.generate])
+@settings(max_examples=60, phases=[Phase.generate])
 @given(tidy | twisted | steady)
 async def test_the_real_client_accepts_any_logged_stream(driver: Driver, events: list[Event]) -> None:
     stream = StreamNormaliser(THREAD, RUN)

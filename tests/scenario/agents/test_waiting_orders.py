@@ -86,7 +86,7 @@ async def results(runtime: AgentRuntime, run: Run) -> list[str]:
     return [contents[each.id] for each in call_message.tool_calls]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(order=orders)
 async def test_each_call_gets_its_own_resume_cause_in_any_order(runtime: AgentRuntime, order: list[list[str]]) -> None:
     run, interrupts = await start_waiting_run(runtime)
@@ -99,7 +99,7 @@ async def test_each_call_gets_its_own_resume_cause_in_any_order(runtime: AgentRu
     await runtime.events(run)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(order=orders, at=st.integers(0, 4))
 async def test_a_message_in_between_settles_the_remaining_waits_and_loses_nothing(
     runtime: AgentRuntime, order: list[list[str]], at: int

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.claim_round import ClaimRound, ReadyPool
@@ -13,7 +13,6 @@ def entry(space: int, *, weight: int = 1, pool: str = "default", queue_key: int 
     return ReadyPool(space_key=space, pool=pool, queue_key=queue_key, weight=weight, max_running=None)
 
 
-@settings(deadline=None)
 @given(
     weights=st.dictionaries(st.integers(1, 9), st.integers(1, 5), min_size=1),
     limits=st.lists(st.integers(1, 12), min_size=1, max_size=30),
@@ -31,7 +30,6 @@ def test_spaces_that_always_wait_are_served_by_their_weights(weights: dict[int, 
     assert max(rounds) - min(rounds) <= 1, "no space is more than a round ahead of another"
 
 
-@settings(deadline=None)
 @given(room=st.dictionaries(st.integers(1, 6), st.integers(0, 4)), limit=st.integers(1, 40))
 def test_no_space_has_more_than_its_room(room: dict[int, int], limit: int) -> None:
     entries = [[entry(space, weight=2)] for space in range(1, 7)]

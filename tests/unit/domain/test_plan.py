@@ -339,5 +339,5 @@ class AnyPlan(RuleBasedStateMachine):
         assert msgspec.json.decode(msgspec.json.encode(self.plan), type=Plan) == self.plan
 
 
-AnyPlan.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+AnyPlan.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
 TestAnyPlan = AnyPlan.TestCase

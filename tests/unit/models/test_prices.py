@@ -5,7 +5,7 @@ from types import FrameType
 import genai_prices
 import pytest
 from genai_prices.data_snapshot import get_snapshot
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai.usage import RequestUsage
 
@@ -62,7 +62,6 @@ parts = st.tuples(tokens, tokens, tokens, tokens, tokens, tokens)
         ("deepseek", "deepseek-chat"),  # by the hour
     ],
 )
-@settings(deadline=None)
 @given(parts, st.sampled_from([0, 7]))
 def test_a_cost_is_what_the_list_says(model: str, provider: str, parts: tuple[int, ...], audio: int) -> None:
     fresh, read, written, written_1h, answered, reasoning = parts

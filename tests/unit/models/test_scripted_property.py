@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import HoldfastError, ScriptError
@@ -57,7 +57,6 @@ conversations = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(script=scripts, position=st.integers(0, 6), messages=conversations, purpose=st.sampled_from(ModelCallPurpose))
 async def test_a_stream_is_well_formed_and_the_same_each_time(
     script: tuple[list[dict[str, Any]], str], position: int, messages: list[Any], purpose: ModelCallPurpose

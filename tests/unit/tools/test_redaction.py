@@ -1,7 +1,7 @@
 """Secrets are redacted in texts, however they are split into pieces."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.artifact import ArtifactType, NewArtifact
@@ -100,7 +100,6 @@ def test_a_stream_gives_the_same_text_as_the_whole(parts: list[str], data: st.Da
     assert "".join([*map(stream.feed, pieces), stream.end()]) == REDACTION.text(text)
 
 
-@settings(deadline=None)  # it is long, and the machine may be busy
 @given(st.integers(0, 12_000), st.integers(50, 2_000), st.sampled_from([SECRET, *KEYS]))
 def test_a_secret_in_an_unfinished_line_is_redacted(at: int, size: int, secret: str) -> None:
     text = "." * at + secret + "." * (12_000 - at)

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 from ag_ui import core
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter
 
@@ -21,7 +21,7 @@ MODELS: Final[dict[str, type[BaseModel]]] = {
     if isinstance(model, type) and issubclass(model, core.BaseEvent) and model is not core.BaseEvent
 }
 # Each of the 31 types gets its own examples, so a few of each are many.
-few: Final = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few: Final = settings(max_examples=25)
 
 
 def test_both_packages_have_the_same_31_event_types() -> None:

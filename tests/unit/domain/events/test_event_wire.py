@@ -70,7 +70,7 @@ def test_an_event_is_encoded_in_camel_case_without_unset_fields(event: Event, wi
 
 
 @pytest.mark.parametrize("type_", EVENT_TYPES.values(), ids=EVENT_TYPES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_an_event_round_trips_through_json(type_: type[Event], data: st.DataObject) -> None:
     event = data.draw(structs(type_))
@@ -173,7 +173,7 @@ def test_an_interrupt_outcome_names_at_least_one_interrupt() -> None:
 
 
 @pytest.mark.parametrize("type_", CUSTOM_EVENT_TYPES.values(), ids=CUSTOM_EVENT_TYPES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_a_holdfast_event_round_trips_through_its_custom_event(type_: type[HoldfastEvent], data: st.DataObject) -> None:
     event = data.draw(structs(type_))

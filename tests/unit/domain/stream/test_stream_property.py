@@ -35,7 +35,7 @@ DONE: Final = RunFinished(thread_id=THREAD, run_id=RUN)
 Spoken: TypeAlias = TextMessageContent | TextMessageChunk | ReasoningMessageContent | ReasoningMessageChunk
 TEXT: Final = (TextMessageContent, TextMessageChunk)
 THOUGHT: Final = (ReasoningMessageContent, ReasoningMessageChunk)
-many: Final = settings(max_examples=100, deadline=None)
+many: Final = settings(max_examples=100)
 
 
 @many

@@ -155,4 +155,4 @@ class PlanTools(RuleBasedStateMachine):
 
 
 TestPlanTools = PlanTools.TestCase
-TestPlanTools.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+TestPlanTools.settings = settings(max_examples=50, stateful_step_count=25)

@@ -62,7 +62,7 @@ def test_an_exponential_ignore_pattern_runs_in_linear_time(runner: FileToolRunne
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="there is no git to compare with")
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.sampled_from(["a", "a/", "/a", "!a", "*.b", "!x.b", "a/*", "a/**", "**/c", "!c", "#a", "d/a", "?", "[ac]"]),
