@@ -12,6 +12,7 @@ from holdfast.domain.ids import SpaceId
 from holdfast.store.postgres.database import database_on, open_pool
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
+from tests.support.empty_database import create_database
 from tests.support.postgres import PostgresServer
 
 BACKENDS = ("sqlite", "postgres")
@@ -36,7 +37,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 async def where(backend: str, tmp_path: Path, postgres_database: str) -> AsyncIterator[str | Path]:
     """Yield the location of an empty database, as `open_store` takes it."""
     if backend == "sqlite":
-        yield tmp_path / "holdfast.db"
+        yield create_database(tmp_path / "holdfast.db")
     else:
         yield postgres_database
         await wipe(postgres_database)

@@ -14,6 +14,7 @@ from holdfast.bus.local import LocalBus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.support.database_probe import Probe, open_probe
+from tests.support.empty_database import create_database
 
 T = TypeVar("T")
 
@@ -74,7 +75,7 @@ class SqliteMachineDatabase(MachineDatabase):
         self._file = next(self._files)
 
     def begin(self) -> None:
-        self.open(self._file)
+        self.open(create_database(self._file))
 
     def finish(self) -> None:
         self.close()

@@ -22,6 +22,7 @@ from tests.conformance.conftest import OTHER, SPACE, opened
 from tests.conformance.ports import ports_of
 from tests.conformance.runtime.implementations import IMPLEMENTATIONS, Runtime
 from tests.scenario.agents.agent_workspace import AgentWorkspace, say
+from tests.support.empty_database import create_database
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
@@ -32,7 +33,7 @@ def implementation(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def where(tmp_path: Path) -> Path:
-    return tmp_path / "holdfast.db"
+    return create_database(tmp_path / "holdfast.db")
 
 
 @pytest.fixture

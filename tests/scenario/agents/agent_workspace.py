@@ -32,6 +32,7 @@ from holdfast.testing.openai_server import StubOpenAIServer
 from holdfast.testing.stream_verifier import verify_stream
 from holdfast.tools.tool import Tool
 from tests.builders import user
+from tests.support.empty_database import create_database
 
 Turn: TypeAlias = dict[str, Json]
 
@@ -66,6 +67,8 @@ class AgentWorkspace:
         self.folder = folder
         self.database = database
         folder.mkdir()
+        if isinstance(database, Path) and database.parent.is_dir() and not database.exists():
+            create_database(database)
 
     def agent(self, *turns: Turn, name: str = "bot", **settings: Json) -> None:
         """Write an agent whose model follows a script."""

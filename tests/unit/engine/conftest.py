@@ -10,6 +10,7 @@ from holdfast.bus.local import LocalBus
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.conformance.conftest import SPACE
+from tests.support.empty_database import create_database
 
 
 @pytest.fixture
@@ -24,6 +25,6 @@ def bus() -> LocalBus:
 
 @pytest.fixture
 async def store(bus: LocalBus, tmp_path: Path, clock: HeldClock) -> AsyncIterator[Store]:
-    async with open_store(tmp_path / "holdfast.db", bus=bus, clock=clock) as store:
+    async with open_store(create_database(tmp_path / "holdfast.db"), bus=bus, clock=clock) as store:
         await store.spaces.create(SPACE, name="Acme")
         yield store
