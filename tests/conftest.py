@@ -3,9 +3,13 @@
 The suite runs in two processes, each with a server of its own.
 """
 
+import gc
 import os
+import shutil
 import signal
-from collections.abc import AsyncIterator, Generator
+import tempfile
+from collections.abc import AsyncIterator, Generator, Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -24,12 +28,20 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 SLOW_TIMEOUT_SECONDS: Final = 7200
 
+gc.disable()  # until all tests are collected: nothing of that is garbage
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Allow what takes minutes its time, however it is run."""
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_SECONDS))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected, nearly a million objects, out of each garbage collection of the tests."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -42,8 +54,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="session")
 async def postgres() -> AsyncIterator[PostgresServer]:
-    """Yield the server that all tests share: they create databases in it and never stop it."""
-    async with PostgresServer() as server:
+    """Yield the server that all tests share: they create databases in it and never stop it, so it need not sync."""
+    async with PostgresServer(fsync="off", full_page_writes="off") as server:
         yield server
 
 
@@ -51,6 +63,15 @@ async def postgres() -> AsyncIterator[PostgresServer]:
 def postgres_url(postgres: PostgresServer) -> str:
     """Return the address of the shared server's first database."""
     return postgres.url()
+
+
+@pytest.fixture
+def shared_memory() -> Iterator[Path]:
+    """Yield a folder in memory if possible: files there survive a killed process as on a disk."""
+    memory = Path("/dev/shm")
+    folder = tempfile.mkdtemp(prefix="holdfast-", dir=memory if memory.is_dir() else None)
+    yield Path(folder)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

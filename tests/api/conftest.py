@@ -82,9 +82,11 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
 
 
 @pytest.fixture(params=BACKENDS)
-async def backend_site(request: pytest.FixtureRequest, tmp_path: Path, api_database: str) -> AsyncIterator[Site]:
+async def backend_site(
+    request: pytest.FixtureRequest, tmp_path: Path, shared_memory: Path, api_database: str
+) -> AsyncIterator[Site]:
     """Yield a server on each backend."""
-    database = tmp_path / "holdfast.db" if request.param == "sqlite" else api_database
+    database = shared_memory / "holdfast.db" if request.param == "sqlite" else api_database
     async with serve(write_agents(AgentWorkspace(tmp_path / "workspace", database))) as site:
         yield site
 

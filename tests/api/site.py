@@ -27,6 +27,8 @@ from holdfast.store.store import Store
 from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace
 
 TIMEOUT_SECONDS: Final = 30.0
+CLOSING_TURNS: Final = 10
+"""Turns of the event loop in which a server notices the connections that its clients have closed."""
 DRAIN: Final = timedelta(seconds=1)
 """Tests leave runs behind that would go on for minutes."""
 """Seconds after which a test counts as hanging."""
@@ -176,10 +178,27 @@ async def serve_app(app: HostOriginMiddleware, *, shutdown_grace_seconds: int = 
     """Serve an app on a free port while the block runs, and yield its URL."""
     up = asyncio.Event()
 
+    leave = asyncio.Event()
+
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             up.set()
+
+        async def main_loop(self) -> None:
+            """End at once: uvicorn's own loop looks ten times a second whether it should."""
+            ticks = tasks.create_task(super().main_loop())
+            await leave.wait()
+            ticks.cancel()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Leave out the pauses of uvicorn's shutdown if nobody is connected."""
+            for _ in range(CLOSING_TURNS):
+                await asyncio.sleep(0)
+            if self.server_state.connections or self.server_state.tasks:
+                await super().shutdown(sockets)
+            for listening in self.servers:
+                listening.close()
 
     server = Server(uvicorn_config(app, shutdown_grace_seconds=shutdown_grace_seconds))
     with open_listener("127.0.0.1", 0) as listener:
@@ -189,7 +208,7 @@ async def serve_app(app: HostOriginMiddleware, *, shutdown_grace_seconds: int = 
             try:
                 yield f"http://127.0.0.1:{listener.getsockname()[1]}"
             finally:
-                server.should_exit = True
+                leave.set()
                 await serving  # a test that failed must not leave a server half up for the next
 
 

@@ -34,13 +34,15 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def where(backend: str, tmp_path: Path, postgres_database: str) -> AsyncIterator[str | Path]:
+async def where(
+    backend: str, shared_memory: Path, postgres: PostgresServer, postgres_database: str
+) -> AsyncIterator[str | Path]:
     """Yield the location of an empty database, as `open_store` takes it."""
     if backend == "sqlite":
-        yield create_database(tmp_path / "holdfast.db")
+        yield create_database(shared_memory / "holdfast.db")
     else:
         yield postgres_database
-        await wipe(postgres_database)
+        await postgres.wipe(postgres_database)
 
 
 @pytest.fixture(scope="session")
@@ -55,17 +57,6 @@ async def postgres_database(postgres: PostgresServer) -> AsyncIterator[str]:
     _pools[url] = await open_pool(url)
     yield url
     await _pools.pop(url).close()
-
-
-async def wipe(url: str) -> None:
-    """Delete all rows that tests wrote."""
-    connection = await asyncpg.connect(url)
-    try:
-        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-        statements = [f"DELETE FROM {row[0]};" for row in tables if row[0] != "migrations"]
-        await connection.execute("".join(statements))
-    finally:
-        await connection.close()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from holdfast.store.postgres.database import open_database
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, text_events, user
-from tests.conformance.conftest import SPACE, opened, wipe
+from tests.conformance.conftest import SPACE, opened
 from tests.conformance.run_builders import (
     COMPLETED,
     WAITING,
@@ -30,6 +30,7 @@ from tests.conformance.run_builders import (
     seconds_from_now,
     stream,
 )
+from tests.support.postgres import PostgresServer
 
 A_SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -191,7 +192,7 @@ async def test_a_clock_that_goes_forward_or_back_a_little_shifts_nothing(store: 
 
 @pytest.mark.parametrize("wrong", [-HOUR, HOUR], ids=["behind", "ahead"])
 async def test_a_process_whose_clock_differs_from_postgres_waits_as_long(
-    postgres_database: str, wrong: timedelta
+    postgres: PostgresServer, postgres_database: str, wrong: timedelta
 ) -> None:
     clock = HeldClock(SystemClock().now() + wrong // timedelta(milliseconds=1))
     async with (
@@ -213,4 +214,4 @@ async def test_a_process_whose_clock_differs_from_postgres_waits_as_long(
         for at in (due, interrupt.expires_at, state.next_at):
             assert at is not None
             assert 500_000 < millis(at) - now < 700_000
-    await wipe(postgres_database)
+    await postgres.wipe(postgres_database)

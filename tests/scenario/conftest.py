@@ -1,8 +1,6 @@
 """Empty databases for fault tests."""
 
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -31,15 +29,6 @@ _numbers = count(1)
 def backend(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
-
-
-@pytest.fixture
-def shared_memory() -> Iterator[Path]:
-    """Yield a folder in memory if possible: files there survive a killed process as on a disk."""
-    memory = Path("/dev/shm")
-    folder = tempfile.mkdtemp(prefix="holdfast-", dir=memory if memory.is_dir() else None)
-    yield Path(folder)
-    shutil.rmtree(folder)
 
 
 @pytest.fixture

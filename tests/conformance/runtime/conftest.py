@@ -32,8 +32,8 @@ def implementation(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def where(tmp_path: Path) -> Path:
-    return create_database(tmp_path / "holdfast.db")
+def where(shared_memory: Path) -> Path:
+    return create_database(shared_memory / "holdfast.db")
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ async def control(where: Path, clock: HeldClock) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> AgentWorkspace:
+def workshop(tmp_path: Path, where: Path) -> AgentWorkspace:
     """Return a workspace with the agents `bot` and `adder`."""
-    workshop = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
+    workshop = AgentWorkspace(tmp_path / "workspace", where)
     workshop.agent(say("done"), tools=["task_status"])
     workshop.agent(say("done"), name="adder", description="adds")
     return workshop

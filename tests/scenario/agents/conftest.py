@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.bootstrap import open_store
 from holdfast.testing.clock import HeldClock
-from tests.conformance.conftest import BACKENDS, wipe
+from tests.conformance.conftest import BACKENDS
 from tests.scenario.agents.agent_workspace import AgentWorkspace
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_log
@@ -29,22 +29,24 @@ async def workspace(tmp_path: Path, shared_memory: Path) -> AsyncIterator[AgentW
 
 @pytest.fixture(params=BACKENDS)
 async def any_workspace(
-    request: pytest.FixtureRequest, tmp_path: Path, shared_memory: Path, agents_database: str
+    request: pytest.FixtureRequest, tmp_path: Path, shared_memory: Path, postgres: PostgresServer, agents_database: str
 ) -> AsyncIterator[AgentWorkspace]:
     """Yield an empty workspace, on each backend."""
     database = shared_memory / "holdfast.db" if request.param == "sqlite" else agents_database
     yield AgentWorkspace(tmp_path / "workspace", database)
     await _check(database)
     if isinstance(database, str):
-        await wipe(database)
+        await postgres.wipe(database)
 
 
 @pytest.fixture
-async def postgres_workspace(tmp_path: Path, agents_database: str) -> AsyncIterator[AgentWorkspace]:
+async def postgres_workspace(
+    tmp_path: Path, postgres: PostgresServer, agents_database: str
+) -> AsyncIterator[AgentWorkspace]:
     """Yield an empty workspace on PostgreSQL, which several processes can open at once."""
     yield AgentWorkspace(tmp_path / "workspace", agents_database)
     await _check(agents_database)
-    await wipe(agents_database)
+    await postgres.wipe(agents_database)
 
 
 @pytest.fixture(scope="session")

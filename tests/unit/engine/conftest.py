@@ -24,7 +24,7 @@ def bus() -> LocalBus:
 
 
 @pytest.fixture
-async def store(bus: LocalBus, tmp_path: Path, clock: HeldClock) -> AsyncIterator[Store]:
-    async with open_store(create_database(tmp_path / "holdfast.db"), bus=bus, clock=clock) as store:
+async def store(bus: LocalBus, shared_memory: Path, clock: HeldClock) -> AsyncIterator[Store]:
+    async with open_store(create_database(shared_memory / "holdfast.db"), bus=bus, clock=clock) as store:
         await store.spaces.create(SPACE, name="Acme")
         yield store

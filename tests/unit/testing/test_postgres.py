@@ -12,9 +12,9 @@ import pytest
 from tests.support.postgres import PostgresServer
 
 
-async def test_the_shared_server_is_as_durable_as_a_real_one(postgres_url: str) -> None:
+async def test_a_server_that_a_test_may_kill_is_as_durable_as_a_real_one(own_postgres: PostgresServer) -> None:
     settings = ("fsync", "synchronous_commit", "full_page_writes", "max_connections")
-    connection = await asyncpg.connect(postgres_url)
+    connection = await asyncpg.connect(own_postgres.url())
     try:
         assert [await connection.fetchval(f"SHOW {name}") for name in settings] == ["on", "on", "on", "200"]
     finally:
