@@ -2,13 +2,15 @@ import { expect, test } from "vitest";
 import type { Message, RecordedStep, Run, RunContext, Step } from "../src/api/types";
 import { chainOf, forkPoints, tipOf, tipsOf, treeOf } from "../src/log/branches";
 import { lineDiff, partsOf } from "../src/log/context_diff";
-import { rowsOf } from "../src/log/rows";
+import { rowOfStep, rowsOf } from "../src/log/rows";
 import { spansOf, timesOf } from "../src/log/ruler";
 import { newLog } from "../src/log/run_log";
 import { lanesOf } from "../src/log/waterfall";
 import { safeAddress } from "../src/parts/address";
 import { splitBlocks } from "../src/parts/blocks";
 import { ago, duration, money } from "../src/parts/format";
+import { piecesOf } from "../src/parts/highlight";
+import { runInput } from "../src/parts/run_input";
 
 const run = (id: string, base: string | null = null, at: number | null = null): Run =>
   ({
@@ -213,4 +215,94 @@ test("the parts of a context are new, changed, gone or as before", () => {
     "skills new",
     "memory gone",
   ]);
+});
+
+const pieces = (text: string, language: string): string[] =>
+  piecesOf(text, language).map(({ kind, from, to }) => `${kind} ${text.slice(from, to)}`);
+
+test("code is read by its language", () => {
+  expect(pieces('def f(x):  # why\n    return "a\\"b" + 0x1F', "py")).toEqual([
+    "word def",
+    "comment # why",
+    "word return",
+    'string "a\\"b"',
+    "number 0x1F",
+  ]);
+  expect(pieces("const a = `x\n{1}`; // no\n/* yes", "ts")).toEqual([
+    "word const",
+    "string `x\n{1}`",
+    "comment // no",
+    "comment /* yes",
+  ]);
+  expect(pieces('{"a": "http://b#c", "d": [1.5e3, null]}', "json")).toEqual([
+    'key "a"',
+    'string "http://b#c"',
+    'key "d"',
+    "number 1.5e3",
+    "word null",
+  ]);
+  expect(pieces("SELECT a FROM b -- c", "sql")).toEqual(["word SELECT", "word FROM", "comment -- c"]);
+  expect(pieces("git push --force # now $#", "sh")).toEqual(["key --force", "comment # now $#"]);
+  expect(pieces('<a href="x">b</a><!-- c', "html")).toEqual([
+    "key <a",
+    'string "x"',
+    "key >",
+    "key </a",
+    "key >",
+    "comment <!-- c",
+  ]);
+  expect(pieces("a: 1 # b\n- c: true", "yml")).toEqual(["key a", "number 1", "comment # b", "key - c", "word true"]);
+  expect(pieces("fn f<'a>(x: &'a str) -> char { 'x' }", "rust")).toEqual(["word fn", "word char", "string 'x'"]);
+  expect(pieces("anything", "no such language")).toEqual([]);
+});
+
+test("no text makes reading code slow, and pieces never overlap", () => {
+  const bits = [
+    '"',
+    "'",
+    "`",
+    "/*",
+    "<!--",
+    '"""',
+    "a",
+    "a-",
+    "a_",
+    " ",
+    "\n",
+    "-",
+    "[",
+    "1",
+    "#",
+    "\\",
+    "=",
+    "a:",
+    "<a",
+    "--a",
+  ];
+  for (const language of ["py", "ts", "c", "sh", "sql", "json", "yaml", "toml", "css", "html"])
+    for (const bit of bits) {
+      const text = bit.repeat(Math.floor(50_000 / bit.length));
+      const found = piecesOf(text, language);
+      expect(found.every((piece, at) => piece.from >= (found[at - 1]?.to ?? 0) && piece.to <= text.length)).toBe(true);
+    }
+});
+
+test("the input of a run is its words, or the heartbeat or reminder that was due", () => {
+  const due_at = "2024-05-01T03:00:00Z";
+  expect(runInput("hello")).toBe("hello");
+  expect(runInput(null)).toBe("");
+  expect(runInput({ a: 1 })).toBe('{"a":1}');
+  expect(runInput({ schedule_id: "sch_1", name: "watcher/nightly", due_at })).toMatch(/^nightly, due .*2024/);
+  expect(runInput({ schedule_id: "rem_1", name: null, due_at, reminder: "Ask Mia" })).toBe("Ask Mia");
+  expect(runInput({ schedule_id: "sch_1", due_at: "soon" })).toContain("{");
+});
+
+test("a step leads to the answer that asked for it", () => {
+  const steps = [1, 2, 3].map((number) => ({ number, kind: number === 2 ? "tool" : "model", state: "done" })) as Step[];
+  const rows = [0, 1].map((modelCall) => ({ kind: "agent", runId: "r", modelCall })) as unknown as Parameters<
+    typeof rowOfStep
+  >[0];
+  expect([1, 2, 3].map((step) => rowOfStep(rows, "r", steps, step))).toEqual([0, 0, 1]);
+  expect(rowOfStep(rows, "r", steps, 0)).toBe(2);
+  expect(rowOfStep(rows, "other", steps, 1)).toBe(-1);
 });

@@ -22,8 +22,9 @@ TIMEOUT_SECONDS: Final = 60
 class Server:
     """A running server."""
 
-    def __init__(self, process: subprocess.Popen[str], announcement: dict[str, str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], announcement: dict[str, str], workspace: Path) -> None:
         self.process = process
+        self.workspace = workspace
         self.url = announcement["url"]
         self.port = self.url.rpartition(":")[2]
 
@@ -87,7 +88,7 @@ def run_server(folder: Path, *options: str, max_files: int | None = None) -> Ite
     try:
         if not line:
             raise AssertionError(process.communicate(timeout=TIMEOUT_SECONDS)[1])
-        server = Server(process, json.loads(line))
+        server = Server(process, json.loads(line), workspace)
         yield server
         server.end()
     finally:

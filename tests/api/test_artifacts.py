@@ -65,3 +65,30 @@ async def test_an_artifact_of_a_file_has_its_media_type_unless_another_is_given(
     assert (await backend_site.post(path, {**body, "media_type": "image/x-scan"}))["media_type"] == "image/x-scan"
     text = {"type": "doc", "title": "x", "content": "x"}
     assert (await backend_site.post(path, text))["media_type"] == "text/plain"
+
+
+async def test_a_page_is_previewed_in_a_sandbox_with_a_policy_of_its_own(backend_site: Site) -> None:
+    run = await backend_site.play(await backend_site.thread(agent_type="writer"))
+    page = {"type": "doc", "title": "page", "content": "<h1>é</h1>", "media_type": "Text/HTML; charset=latin-1"}
+    artifact = await backend_site.post(f"/api/runs/{run['id']}/artifacts", page)
+    preview = await backend_site.request("GET", f"/api/artifacts/{artifact['id']}/preview")
+    assert preview.content == "<h1>é</h1>".encode()
+    assert preview.headers["content-type"] == "text/html; charset=utf-8"
+    policy = preview.headers["content-security-policy"].split("; ")
+    assert {"sandbox", "default-src 'none'", "frame-ancestors 'self'"} <= set(policy)
+    assert not [each for each in policy if "script" in each or "http" in each]
+    assert preview.headers["x-content-type-options"] == "nosniff"
+    written = "<h1>ö</h1><LINK rel=preconnect href=//a.example>".encode("utf-16")
+    file = await backend_site.request(
+        "POST", "/api/files?name=a.html", content=written, headers={"Content-Type": "text/html"}
+    )
+    linked = {"type": "doc", "title": "linked", "file_id": file.json()["id"]}
+    artifact = await backend_site.post(f"/api/runs/{run['id']}/artifacts", linked)
+    preview = await backend_site.request("GET", f"/api/artifacts/{artifact['id']}/preview")
+    assert preview.content.decode() == "<h1>ö</h1><x-LINK rel=preconnect href=//a.example>"
+    content, headers = b"<svg xmlns='http://www.w3.org/2000/svg'/>", {"Content-Type": "image/svg+xml"}
+    file = await backend_site.request("POST", "/api/files?name=a.svg", content=content, headers=headers)
+    drawn = {"type": "doc", "title": "drawing", "file_id": file.json()["id"]}
+    artifact = await backend_site.post(f"/api/runs/{run['id']}/artifacts", drawn)
+    preview = await backend_site.request("GET", f"/api/spaces/default/artifacts/{artifact['id']}/preview?version=1")
+    assert (preview.content, preview.headers["content-type"]) == (content, "image/svg+xml; charset=utf-8")

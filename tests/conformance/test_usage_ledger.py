@@ -110,6 +110,20 @@ async def test_a_call_that_a_cancel_cut_off_counts(store: Store, clock: HeldCloc
     assert (total.name, total.calls, total.input_tokens, total.cost_usd) == ("asked", 1, 7, 0.1)
 
 
+async def test_threads_and_days_agree_also_about_runs_that_used_nothing_or_were_cut_off(
+    store: Store, clock: HeldClock
+) -> None:
+    idle = await leased_run(store, agent="idle")
+    await call_model(store, idle, "small", Usage(cost_usd=0.0), end=True)
+    cut = await leased_run(store, agent="cut")
+    await store.runs.end(SPACE, cut.run_id)
+    assert await store.journal.charge_ended(cut, Usage(input_tokens=7, cost_usd=0.1))
+    (thread,) = await totals(store, UsageGroup.THREAD, clock)
+    (day,) = await totals(store, UsageGroup.DAY, clock)
+    assert (thread.name, thread.calls, thread.input_tokens, thread.cost_usd) == (cut.thread_id, 1, 7, 0.1)
+    assert (day.calls, day.input_tokens, day.cost_usd) == (1, 7, 0.1)
+
+
 async def usage_of(store: Store, *threads: ThreadId) -> list[Usage]:
     """Return the kept usage of threads."""
     found = await store.threads.totals(SPACE, threads)

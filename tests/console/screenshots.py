@@ -58,6 +58,8 @@ async def take(server: Server, release: Json, places: dict[str, str]) -> None:
                     await page.wait_for_selector("main h1")
                     await page.wait_for_selector("footer .is-live", state="attached")
                     await page.wait_for_selector(".loading", state="detached")
+                    if size == "desktop":
+                        await page.wait_for_selector("footer :text('today')")
                     await page.wait_for_timeout(500)  # what moves comes to rest
                     await page.screenshot(path=FOLDER / f"{name}-{size}-{theme}.png")
                     await page.close()
@@ -74,6 +76,7 @@ def main() -> None:
         folder = Path(temporary)
         write_workspace(folder / "workspace")
         with run_server(folder, "--quiet") as first:
+            first.request("/settings", {"default_agent": "releaser"}, method="PATCH")
             say(first, "failing", "Translate the guides to ja")
             for question in QUESTIONS:
                 say(first, "guide", question)

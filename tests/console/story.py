@@ -1,5 +1,7 @@
 """What the screens of the tests and the pictures show, besides conversations: memories, schedules, skills, rules."""
 
+from typing import Final
+
 from holdfast.domain.content import Json
 from tests.api.server_process import Server
 
@@ -8,6 +10,14 @@ _MEMORIES = (
     ("Ada wants release notes without marketing words.", "procedural", 0.9),
     ("The nightly index was paused on Monday, and the lag went away.", "episode", 0.5),
 )
+PAGE: Final = """<!doctype html><title>Flour</title>
+<style>h1 { color: teal }</style>
+<h1>Which flour is for rye bread?</h1>
+<script>parent.pwned = 1</script>
+<img src="http://evil.example/x.png" onerror="parent.pwned = 1"><img src="/api/me">
+<meta http-equiv="refresh" content="0;url=http://evil.example/">
+<p>Rye flour of type 1150.</p>
+"""
 
 
 def tell(server: Server) -> dict[str, str]:
@@ -51,10 +61,18 @@ def tell(server: Server) -> dict[str, str]:
         )
         for words in ("And for **wheat**?", "And without gluten?")
     ]
+    page: Json = {"type": "report", "title": "Flour", "media_type": "text/html", "content": PAGE}
+    made = server.request(f"/api/runs/{talk['id']}/artifacts", page)
+    server.request(
+        f"/api/runs/{talk['id']}/artifacts", page | {"id": made["id"], "content": PAGE.replace("rye", "oat")}
+    )
+    agent = server.workspace / "agents" / "guide"
+    (agent / "AGENT.md").write_text((agent / "AGENT.md").read_text() + "\nBe brief.\n")
     thread_path = f"t/{talk['thread_id']}"
     return {
         "steps": f"{thread_path}/{talk['id']}?side=steps",
         "told": f"{thread_path}/{talk['id']}?side=context",
+        "artifacts": f"{thread_path}/{talk['id']}?side=artifacts",
         "compare": f"{thread_path}/compare/{forks[0]['id']}/{forks[1]['id']}",
         "context": f"r/{forks[1]['id']}/context",
         "memory/one": f"memory/{first['id']}",
@@ -65,6 +83,7 @@ def tell(server: Server) -> dict[str, str]:
         "skills/one": "skills/price-list",
         "skills/used": "skills/short-answers",
         "agents/one": "agents/releaser",
+        "agents/edited": "agents/guide",
     }
 
 

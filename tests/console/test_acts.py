@@ -89,6 +89,27 @@ async def test_a_schedule_is_run_and_paused_and_its_firings_say_why(
     assert await page.get_by_label("Cron line").input_value() == "every now and then"
 
 
+async def test_a_version_of_an_agent_is_compared_and_activated_and_a_heartbeat_has_a_name(
+    server: Server, open_page: OpenPage, places: dict[str, str]
+) -> None:
+    page = await open_page(f"{server.url}/console/{places['agents/edited']}")
+    versions = page.locator("section:has-text('Versions') li")
+    await versions.nth(1).wait_for()
+    await versions.first.get_by_role("button", name="Changes").click()
+    await page.wait_for_selector(".changes .new:has-text('Be brief.')")
+    await versions.nth(1).get_by_role("button", name="Activate").click()
+    await page.locator("dialog").get_by_role("button", name="Activate").click()
+    await page.wait_for_selector("text=not the newest is in use")
+    await versions.nth(1).locator("text=in use").wait_for()
+    found = server.request("/api/agents/guide/versions")
+    assert (found["active"], found["published"]) == (found["items"][1]["digest"], found["items"][0]["digest"])
+    await versions.first.get_by_role("button", name="Activate").click()
+    await page.locator("dialog").get_by_role("button", name="Activate").click()
+    await versions.first.locator("text=in use").wait_for()
+    await go(page, "runs?agent=watcher")
+    await page.wait_for_selector(".row a:has-text('nightly, due ')")
+
+
 async def test_a_setting_that_somebody_else_changed_is_not_overwritten(server: Server, open_page: OpenPage) -> None:
     page = await open_page(f"{server.url}/console/settings")
     await page.get_by_role("button", name="Change locale").click()

@@ -1,5 +1,6 @@
 """Nothing that people or models write is ever more than text, and nothing leaves the page."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,6 +84,43 @@ async def test_a_tool_result_is_text(server: Server, open_page: OpenPage) -> Non
     await page.wait_for_selector(".raw li")
     await until(lambda: _shows(page, "onerror"))
     await assert_harmless(page)
+
+
+_LEAKS = """<h1>Flour</h1><style>@import 'URL/css'; p { background: url(URL/background) }</style>
+<script>parent.pwned = 1; fetch('URL/script')</script><p>Rye</p><img src="URL/picture"><iframe src="URL/frame"></iframe>
+<link rel="preconnect" href="URL"><link rel="prefetch" href="URL/prefetch"><link rel="stylesheet" href="URL/sheet">
+<meta http-equiv="refresh" content="0;url=URL/refresh"><form action="URL/form"><button>send</button></form>
+<a href="URL/link">link</a> <a href="URL/top" target="_top">top</a> <a href="#" ping="URL/ping">ping</a>"""
+
+
+async def test_a_preview_of_a_page_runs_and_loads_nothing(server: Server, open_page: OpenPage) -> None:
+    calls = []
+
+    async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        calls.append(await reader.readline())
+        writer.close()
+
+    outside = await asyncio.start_server(note, "127.0.0.1", 0)
+    leaks = _LEAKS.replace("URL", f"http://127.0.0.1:{outside.sockets[0].getsockname()[1]}")
+    run = server.request("/api/runs?wait=30", {"input": "x", "agent_type": "echo"})
+    body = {"type": "doc", "title": "page", "media_type": "text/html", "content": leaks + "\n".join(HOSTILE_TEXTS)}
+    server.request(f"/api/runs/{run['id']}/artifacts", body)
+    refused = "Content Security Policy|sandbox|Unsafe attempt"
+    page = await open_page(f"{server.url}/console/t/{run['thread_id']}?side=artifacts", expected=refused)
+    await page.get_by_role("button", name="Open page").click()
+    await page.wait_for_selector("dialog pre:has-text('preconnect')")
+    frame = page.frame_locator("dialog iframe")
+    for name in ("send", "ping", "top", "link"):
+        await page.get_by_role("button", name="Source").click()
+        await page.get_by_role("button", name="Preview").click()
+        await frame.locator("h1").first.wait_for()
+        await frame.get_by_text(name, exact=True).first.click()
+    assert await page.evaluate("document.querySelector('dialog iframe').contentDocument") is None
+    assert await page.get_attribute("dialog iframe", "sandbox") == ""
+    assert await page.evaluate("window.pwned") is None
+    assert page.url.startswith(server.url) and len(page.context.pages) == 1
+    assert calls == []
+    outside.close()
 
 
 async def _shows(page: "Page", text: str) -> bool:

@@ -17,9 +17,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("console")
 
 
+async def choose_agent(page: "Page", name: str) -> None:
+    """Choose the agent of a new thread, with the keyboard."""
+    await page.get_by_role("button", name="Agent: ").click()
+    await page.wait_for_selector("dialog :focus")
+    await page.keyboard.type(name)
+    await page.wait_for_selector("dialog [role=option]")
+    await page.keyboard.press("Enter")
+    await page.get_by_role("button", name=f"Agent: {name}").wait_for()
+
+
 async def test_a_newcomer_begins_a_thread_and_reads_the_answer(server: Server, open_page: OpenPage) -> None:
     page = await open_page(f"{server.url}/")
-    await page.get_by_label("Agent", exact=True).select_option("echo")
+    await choose_agent(page, "echo")
     await page.get_by_label("Begin a thread").fill("Good *morning*")
     await page.keyboard.press("Enter")
     await page.wait_for_selector(".entry:not(.user) em")
@@ -27,13 +37,29 @@ async def test_a_newcomer_begins_a_thread_and_reads_the_answer(server: Server, o
     assert await page.title() == "Good *morning* · Holdfast"
     assert await page.inner_text(".user .text") == "Good *morning*"
     await page.wait_for_selector("header .state:has-text('completed')")
+    await page.wait_for_selector("footer :text('of 1 worker busy')")
+    await page.wait_for_selector("footer :text('today')")
+    seen = server.request("/api/runs?limit=1")["items"][0]["last_event_seq"]
+    await page.wait_for_selector(f"footer :text-is('event {seen}')")
+    await page.goto(f"{server.url}/console/threads")
+    await page.get_by_role("button", name="Agent: echo").wait_for()  # the last that was used
+    code = "```py\ndef bread(): return 'rye'  # 1150\n```"
+    await page.get_by_label("Begin a thread").fill(code)
+    await page.get_by_role("button", name="Model: ").click()
+    await page.get_by_label("Filter", exact=True).fill("scripted:script.json")
+    await page.get_by_role("option", name="Use “scripted:script.json”").click()
+    await page.get_by_role("button", name="Send").click()
+    await page.wait_for_selector(".entry:not(.user) pre code")
+    await until(lambda: page.evaluate("CSS.highlights.get('code-word')?.size > 1"))
+    assert await page.locator("pre code *").count() == 0  # the colours are no elements
+    assert server.request("/api/runs?limit=1")["items"][0]["model"] == "scripted:script.json"
 
 
 async def test_a_newcomer_talks_approves_forks_compares_and_finds_what_it_cost(
     server: Server, open_page: OpenPage
 ) -> None:
     page = await open_page(f"{server.url}/")
-    await page.get_by_label("Agent", exact=True).select_option("releaser")
+    await choose_agent(page, "releaser")
     await page.get_by_label("Begin a thread").fill("Cut the release candidate.")
     await page.get_by_role("button", name="Send").click()
     await page.locator(".log .ask").get_by_role("button", name="Approve").click()

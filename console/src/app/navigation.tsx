@@ -2,6 +2,7 @@
 import { BASE } from "../api/space";
 import { notice, openCount } from "../live/questions";
 import { recent } from "../live/threads";
+import { totals } from "../live/totals";
 import { Icon } from "../parts/icon";
 import { Screen } from "../parts/screen";
 import { Dot, markOf } from "../parts/status";
@@ -35,6 +36,12 @@ export function Navigation({ path }: { path: string }) {
                 <b class="wait">
                   {openCount.value}
                   <span class="sr"> open</span>
+                </b>
+              )}
+              {place.path === "runs" && (totals.value?.running ?? 0) > 0 && (
+                <b class="live">
+                  {totals.value?.running}
+                  <span class="sr"> running</span>
                 </b>
               )}
             </a>

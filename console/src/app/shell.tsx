@@ -8,7 +8,7 @@ import { helpShown, useKeys } from "../parts/keys";
 import { Screen } from "../parts/screen";
 import { Empty } from "../parts/states";
 import { Threads } from "../screens/threads/threads";
-import { Foot } from "./foot";
+import { Foot, Offline } from "./foot";
 import { Help } from "./help";
 import { KeyPage } from "./key_page";
 import { More, Navigation, Notice, Tabs } from "./navigation";
@@ -101,6 +101,7 @@ function Shell() {
         <Route default component={Gone} />
       </Router>
       <Foot />
+      <Offline />
       <Tabs path={path} />
       {helpShown.value && <Help />}
       {paletteShown.value && <Palette />}

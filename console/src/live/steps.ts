@@ -1,12 +1,26 @@
 /** The steps of a run and of all runs below it, read page after page. */
 import { signal } from "@preact/signals";
 import { ApiError, get, url } from "../api/client";
-import type { Page, RecordedStep } from "../api/types";
+import type { Page, RecordedStep, Step } from "../api/types";
 import { throttled } from "./throttle";
 
 const PAGE = 200;
+const MAX_PAGES = 25;
 /** A longer list is not read again from its beginning. */
 const SHORT = 400;
+
+/** The steps of one run, without those below it. */
+export async function stepsOf(run: string): Promise<Step[]> {
+  const steps: Step[] = [];
+  let cursor: string | null = null;
+  for (let page = 0; page < MAX_PAGES; page++) {
+    const read: Page<Step> = await get(url(`/api/runs/${run}/steps`, { limit: PAGE, cursor }));
+    steps.push(...read.items);
+    cursor = read.next_cursor;
+    if (cursor === null) break;
+  }
+  return steps;
+}
 
 export class TreeSteps {
   readonly items = signal<RecordedStep[] | null>(null);

@@ -6,6 +6,7 @@ import { batch, type Signal, signal } from "@preact/signals";
 import { ApiError, get, url } from "../api/client";
 import {
   type Artifact,
+  type DetailedRun,
   ENDED,
   type Message,
   type Page,
@@ -20,7 +21,9 @@ import { apply, applyFact } from "../log/reduce";
 import { newLog, type RunLog } from "../log/run_log";
 import { questions, refreshQuestions } from "./questions";
 import { type EventFrame, live } from "./socket";
+import { stepsOf } from "./steps";
 import { oncePerPaint, throttled } from "./throttle";
+import { shownEvent } from "./totals";
 
 const RUNS = 200;
 const MESSAGES = 50;
@@ -34,6 +37,8 @@ export class ThreadView {
   readonly steps = signal<ReadonlyMap<string, Step[]>>(new Map());
   readonly tasks = signal<Task[] | null>(null);
   readonly artifacts = signal<Artifact[]>([]);
+  /** What the newest run has used, with its sub-agents. */
+  readonly usage = signal<Run["usage"] | null>(null);
   readonly loaded = signal(false);
   readonly olderCursor = signal<string | null>(null);
   /** Grows with every change of a log that is more than a longer text. */
@@ -77,6 +82,7 @@ export class ThreadView {
     });
     return () => {
       this.closed = true;
+      shownEvent.value = null;
       this.stop();
     };
   }
@@ -126,6 +132,7 @@ export class ThreadView {
       batch(() => {
         this.loaded.value = true;
         this.error.value = null;
+        this.showEvent();
       });
       await Promise.all([this.readDetails(), this.readFacts()]);
     } catch (error) {
@@ -180,29 +187,19 @@ export class ThreadView {
   private async readDetails(): Promise<void> {
     const run = this.current;
     if (run === null) return;
-    const [steps, tasks, artifacts] = await Promise.all([
-      this.readSteps(run.id),
+    const [steps, tasks, artifacts, detailed] = await Promise.all([
+      stepsOf(run.id),
       get<{ items: Task[] }>(url(`/api/threads/${this.id}/tasks`, { run_id: run.id })).catch(() => null),
       get<Page<Artifact>>(url(`/api/threads/${this.id}/artifacts`, { limit: 50 })).catch(() => null),
+      get<DetailedRun>(`/api/runs/${run.id}?tree_usage=true`).catch(() => null),
     ]);
     if (this.closed) return;
     batch(() => {
       this.steps.value = new Map(this.steps.value).set(run.id, steps);
       if (tasks) this.tasks.value = tasks.items;
       if (artifacts) this.artifacts.value = artifacts.items;
+      this.usage.value = detailed?.tree_usage ?? run.usage;
     });
-  }
-
-  private async readSteps(run: string): Promise<Step[]> {
-    const steps: Step[] = [];
-    let cursor: string | null = null;
-    for (let page = 0; page < MAX_FACT_PAGES; page++) {
-      const read: Page<Step> = await get(url(`/api/runs/${run}/steps`, { limit: 200, cursor }));
-      steps.push(...read.items);
-      cursor = read.next_cursor;
-      if (cursor === null) break;
-    }
-    return steps;
   }
 
   /** What the log of an ended run adds to its messages: times, recoveries, decisions, changed files. */
@@ -222,7 +219,7 @@ export class ThreadView {
         if (cursor === null) break;
       }
       log.seq = Number.MAX_SAFE_INTEGER; // it has ended: nothing follows
-      const steps = run.id === this.tipId ? null : await this.readSteps(run.id).catch(() => null);
+      const steps = run.id === this.tipId ? null : await stepsOf(run.id).catch(() => null);
       if (this.closed || this.logs.has(run.id)) return;
       this.logs.set(run.id, log);
       batch(() => {
@@ -253,10 +250,19 @@ export class ThreadView {
     }
     batch(() => {
       this.behind.value = 0;
+      this.showEvent();
       for (const id of grown) this.text(id).value += 1;
       if (shape) this.version.value += 1;
     });
     if (settled) this.refresh();
+  }
+
+  /** The number of the newest event of the newest run: what the log of the page has, or what the server had. */
+  private showEvent(): void {
+    const run = this.closed ? null : this.current;
+    const log = run && this.logs.get(run.id);
+    const live = log && log.seq !== Number.MAX_SAFE_INTEGER ? log.seq : 0;
+    shownEvent.value = run ? Math.max(run.last_event_seq, live) : null;
   }
 
   private logOf(frame: EventFrame, runId: string): RunLog {

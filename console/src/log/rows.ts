@@ -1,5 +1,5 @@
 /** The conversation of a branch as rows: what history has, and what the logs of its runs add to it. */
-import type { Message, Run } from "../api/types";
+import type { Message, Run, Step } from "../api/types";
 import { type Break, type Call, type LiveMessage, newCall, type RunLog, textOf } from "./run_log";
 
 export type Row =
@@ -112,6 +112,13 @@ function addRun(rows: Row[], run: Run, history: Message[], log: RunLog | undefin
   }
   answers += 1;
   flush();
+}
+
+/** The place of the row that shows a step: the answer of that model call, or the answer that asked for the tool. */
+export function rowOfStep(rows: readonly Row[], runId: string, steps: readonly Step[], step: number): number {
+  if (step === 0) return rows.length; // what is open now is at the end
+  const call = steps.filter((each) => each.kind === "model" && each.state === "done" && each.number <= step).length - 1;
+  return rows.findIndex((row) => row.kind === "agent" && row.runId === runId && row.modelCall === Math.max(0, call));
 }
 
 interface Merged {

@@ -8,6 +8,7 @@ import { memo } from "preact/compat";
 import { useRef } from "preact/hooks";
 import { safeAddress } from "./address";
 import { splitBlocks } from "./blocks";
+import { Code } from "./code";
 import "./markdown.css";
 
 /** Only the last block of a growing text is read again. */
@@ -50,7 +51,7 @@ function Element({ token }: { token: MarkedToken }): JSX.Element | null {
     case "code":
       return (
         <pre tabIndex={0}>
-          <code>{token.text}</code>
+          <Code text={token.text} language={token.lang?.split(/\s/)[0] ?? ""} />
         </pre>
       );
     case "blockquote":

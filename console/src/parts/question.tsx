@@ -5,6 +5,7 @@ import type { Interrupt } from "../api/types";
 import { type Answer, answer, sendings } from "../live/questions";
 import { words } from "../words/en";
 import { Input } from "./answer";
+import { Code } from "./code";
 import { ago, until } from "./format";
 import { useKeys } from "./keys";
 import { Ask } from "./menu";
@@ -59,21 +60,39 @@ function verb(question: Interrupt): string {
   return tool === "bash" ? "run this" : `call ${tool}`;
 }
 
-/** The call as it would run: a command as a command, anything else as its arguments. */
+/** The call as it would run: a command as a command, anything else as its arguments, texts of several lines as lines. */
 function Exactly({ question }: { question: Interrupt }) {
   const args = question.arguments as Record<string, unknown> | null;
   const command = question.metadata.tool === "bash" ? args?.command : undefined;
+  const texts = Object.entries(args ?? {}).filter(
+    (entry): entry is [string, string] => typeof entry[1] === "string" && entry[1].includes("\n"),
+  );
+  if (typeof command === "string")
+    return (
+      <pre tabIndex={0} role="region" aria-label="The exact call">
+        <span class="p">$ </span>
+        {command}
+      </pre>
+    );
+  const rest = Object.fromEntries(
+    Object.entries(args ?? {}).filter(([name]) => !texts.some(([text]) => text === name)),
+  );
   return (
-    <pre tabIndex={0} role="region" aria-label="The exact call">
-      {typeof command === "string" ? (
-        <>
-          <span class="p">$ </span>
-          {command}
-        </>
-      ) : (
-        JSON.stringify(args, null, 2)
+    <>
+      {(texts.length === 0 || Object.keys(rest).length > 0) && (
+        <pre tabIndex={0} role="region" aria-label="The exact call">
+          <Code text={JSON.stringify(args === null ? null : rest, null, 2)} language="json" />
+        </pre>
       )}
-    </pre>
+      {texts.map(([name, text]) => (
+        <div key={name} class="long-argument">
+          <p class="quiet mono">{name}</p>
+          <pre tabIndex={0} role="region" aria-label={`The argument ${name}`}>
+            {text}
+          </pre>
+        </div>
+      ))}
+    </>
   );
 }
 

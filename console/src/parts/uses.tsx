@@ -4,6 +4,7 @@ import { url } from "../api/client";
 import { BASE } from "../api/space";
 import type { Page, Run } from "../api/types";
 import { words } from "../words/en";
+import { runInput } from "./run_input";
 import { Section, Shown, useResource } from "./screen";
 import { Dot, markOf, statusWord } from "./status";
 import { Ago } from "./time";
@@ -34,7 +35,7 @@ export function UsedBy({ by, of }: Props) {
                 <li key={run.id}>
                   <Dot mark={markOf(run)} />
                   <a class="grow" href={`${BASE}/r/${run.id}/context`}>
-                    {typeof run.input === "string" && run.input ? run.input : run.id}
+                    {runInput(run.input) || run.id}
                   </a>
                   {of?.(run)}
                   <span class="quiet">{run.agent_type}</span>

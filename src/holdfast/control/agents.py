@@ -112,6 +112,8 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     contract: ContractPolicy
     mcp_servers: list[str]
     """Names of the MCP servers."""
+    pool: str
+    """The pool of workers that executes its runs."""
     permissions: Permissions
     limits: Limits
     unknown_outcome: UnknownOutcome
@@ -175,6 +177,7 @@ def _agent_view(agent: Agent) -> AgentView:
         tools=agent.tools,
         skills=agent.skills,
         contract=agent.contract,
+        pool=agent.pool,
         mcp_servers=sorted(agent.mcp_servers),
         permissions=agent.permissions,
         limits=agent.limits,

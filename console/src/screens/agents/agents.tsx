@@ -8,6 +8,7 @@ import { Facts, Filters, Screen, Scroll, Section, Shown, useFilters, useResource
 import { Empty } from "../../parts/states";
 import { Dot } from "../../parts/status";
 import { words } from "../../words/en";
+import { Versions } from "./versions";
 
 export function Agents() {
   const page = useResource<Agents_>("/api/agents?limit=200");
@@ -30,6 +31,7 @@ export function Agents() {
                   { label: "name", width: "12rem", show: (agent) => agent.name },
                   { label: "what it is for", width: "minmax(0, 1fr)", as: "quiet", show: (agent) => agent.description },
                   { label: "model", width: "12rem", as: "quiet", show: (agent) => agent.models[0] ?? "" },
+                  { label: "pool", width: "6rem", as: "desk", show: (agent) => agent.pool },
                   { label: "tools", width: "4rem", as: "desk", show: (agent) => count(agent.tools?.length ?? 0) },
                 ]}
               />
@@ -69,14 +71,14 @@ export function AgentPage({ name = "" }: { name?: string }) {
     <Screen title={name} back={{ href: `${BASE}/agents`, label: "Agents" }} actions={talk}>
       <Scroll>
         <Shown of={agent} label="Loading the agent">
-          {(found) => <Details agent={found} />}
+          {(found) => <Details agent={found} refresh={agent.refresh} />}
         </Shown>
       </Scroll>
     </Screen>
   );
 }
 
-function Details({ agent }: { agent: Agent }) {
+function Details({ agent, refresh }: { agent: Agent; refresh: () => void }) {
   const { deny = [], ask = [], allow = [] } = agent.permissions;
   const limits = Object.entries(agent.limits).filter(([, value]) => value !== null && value !== false);
   return (
@@ -86,6 +88,7 @@ function Details({ agent }: { agent: Agent }) {
         <Facts
           of={[
             ["models", <span class="mono">{agent.models.join(", then ")}</span>],
+            ["pool", <span class="mono">{agent.pool}</span>],
             ["modes", agent.modes?.join(", ")],
             ["skills", Array.isArray(agent.skills) ? agent.skills.join(", ") : agent.skills],
             ["MCP servers", agent.mcp_servers?.join(", ")],
@@ -98,7 +101,9 @@ function Details({ agent }: { agent: Agent }) {
         />
       </Section>
       <Cost name={agent.name} />
+      <Versions agent={agent.name} after={refresh} />
       <Section label="Tools" note={plural(agent.tools?.length ?? 0, "tool")}>
+        {agent.tools?.length === 0 && <p class="quiet">It only talks.</p>}
         <p class="chips">
           {agent.tools?.map((tool) => (
             <span key={tool} class="chip mono">

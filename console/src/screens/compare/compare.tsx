@@ -5,6 +5,7 @@ import type { Comparison, Message } from "../../api/types";
 import { textOf } from "../../log/run_log";
 import { count, duration, money, plural } from "../../parts/format";
 import { Markdown } from "../../parts/markdown";
+import { runInput } from "../../parts/run_input";
 import { Facts, Screen, Shown, useResource } from "../../parts/screen";
 import { Status } from "../../parts/status";
 import { words } from "../../words/en";
@@ -45,7 +46,7 @@ function BranchOf({ side, thread, label }: { side: Side; thread: string; label: 
     <section class="branch" aria-label={`${label} branch`}>
       <header>
         <h2>
-          <a href={`${BASE}/t/${thread}/${run.id}`}>{inputOf(run.input) || label}</a>
+          <a href={`${BASE}/t/${thread}/${run.id}`}>{runInput(run.input) || label}</a>
         </h2>
         <Status run={run} />
       </header>
@@ -98,5 +99,3 @@ function Text({ message }: { message: Message }) {
     </>
   );
 }
-
-const inputOf = (input: unknown): string => (typeof input === "string" ? input : input ? JSON.stringify(input) : "");

@@ -1,8 +1,10 @@
 /** All runs of the space, newest first, by status, agent, tag, model and time. */
 import { BASE } from "../../api/space";
 import { type DetailedRun, ENDED } from "../../api/types";
+import { firstAgent } from "../../parts/answerer";
 import { duration, money } from "../../parts/format";
 import { Listed } from "../../parts/rows";
+import { runInput } from "../../parts/run_input";
 import { Filters, Screen, useFilters, useList } from "../../parts/screen";
 import { Empty } from "../../parts/states";
 import { Dot, markOf, statusWord } from "../../parts/status";
@@ -69,7 +71,7 @@ export function Runs() {
         keyOf={(run) => run.id}
         href={(run) => `${BASE}/t/${run.thread_id}/${run.id}?side=steps`}
         mark={(run) => <Dot mark={markOf(run)} />}
-        empty={<Empty command={words.noThreadsCommand}>{words.noRuns}</Empty>}
+        empty={<Empty command={words.startCommand(firstAgent())}>{words.noRuns}</Empty>}
         columns={[
           { label: "input", width: "minmax(0, 1fr)", show: inputOf },
           { label: "agent", width: "7rem", as: "quiet", show: (run) => run.agent_type },
@@ -109,10 +111,7 @@ function Word({ run }: { run: DetailedRun }) {
   );
 }
 
-function inputOf(run: DetailedRun): string {
-  const text = typeof run.input === "string" ? run.input : run.input === null ? "" : JSON.stringify(run.input);
-  return text || run.id;
-}
+const inputOf = (run: DetailedRun): string => runInput(run.input) || run.id;
 
 const costOf = (run: DetailedRun): string => money((run.tree_usage ?? run.usage).cost_usd);
 

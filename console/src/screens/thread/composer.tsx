@@ -7,6 +7,7 @@ import { BASE } from "../../api/space";
 import { ENDED, type Interrupt, type Run } from "../../api/types";
 import { answer } from "../../live/questions";
 import type { ThreadView } from "../../live/thread";
+import { Answerer, type Chosen, keepChosen, readChosen } from "../../parts/answerer";
 import { type Choice, Menu } from "../../parts/menu";
 import { words } from "../../words/en";
 
@@ -43,6 +44,7 @@ export function Composer({ view, open, fork }: Props) {
   const error = useSignal("");
   const busy = useSignal(false);
   const wanted = useSignal<Mode>("steer");
+  const chosen = useSignal<Chosen>(readChosen(view.id));
   const key = useRef(newKey());
   const draft = `holdfast.draft.${view.id}`;
   const run = view.current;
@@ -53,13 +55,19 @@ export function Composer({ view, open, fork }: Props) {
     if (fork.value.text) field.current.value = fork.value.text;
     field.current.focus();
   }, [fork.value]);
+  const agent = chosen.value.agent_type ?? run?.agent_type ?? view.thread.value?.agent_type ?? "";
+  const choose = (next: Chosen): void => {
+    chosen.value = next;
+    keepChosen(view.id, next);
+  };
   const send = async (): Promise<void> => {
     const text = field.current?.value.trim() ?? "";
     if (text === "" || busy.value) return;
     busy.value = true;
     error.value = "";
     try {
-      const started = await say(view, mode, text, { question, fork: fork.value, run, key: key.current });
+      const context = { question, fork: fork.value, run, key: key.current, ...chosen.value };
+      const started = await say(view, mode, text, context);
       if (field.current) field.current.value = "";
       sessionStorage.removeItem(draft);
       key.current = newKey();
@@ -126,7 +134,17 @@ export function Composer({ view, open, fork }: Props) {
               {choices[["steer", "enqueue", "interrupt", "fork"].indexOf(mode)]?.label}
             </Menu>
           )}
-          <span class="quiet desk-only">{run?.agent_type ?? view.thread.value?.agent_type}</span>
+          {mode === "begin" || mode === "enqueue" || mode === "interrupt" || mode === "fork" ? (
+            <Answerer
+              agent={agent}
+              model={chosen.value.model ?? null}
+              last={agent === run?.agent_type ? run.model : null}
+              onAgent={(agent_type) => choose({ agent_type })}
+              onModel={(model) => choose({ ...chosen.value, model })}
+            />
+          ) : (
+            <span class="quiet desk-only">{agent}</span>
+          )}
           <button type="submit" disabled={busy.value}>
             Send
           </button>
@@ -147,7 +165,6 @@ export function Composer({ view, open, fork }: Props) {
   );
 }
 
-/** Whether a branch has to wait: it begins when the run that it continues has ended. */
 /** What a branch has to wait for: the server refuses one of a run that waits for a person. */
 function waitOf(view: ThreadView, fork: ForkPoint): string {
   const base = view.runs.value.find((run) => run.id === fork.runId);
@@ -161,7 +178,7 @@ function modeOf(run: Run | null, question: Interrupt | undefined, fork: ForkPoin
   return wanted;
 }
 
-interface Context {
+interface Context extends Chosen {
   question: Interrupt | undefined;
   fork: ForkPoint | null;
   run: Run | null;
@@ -173,7 +190,7 @@ async function say(
   view: ThreadView,
   mode: Mode,
   text: string,
-  { question, fork, run, key }: Context,
+  { question, fork, run, key, agent_type, model }: Context,
 ): Promise<Run | null> {
   if ((mode === "answer" || mode === "deny") && question) {
     const sent = await answer(question, mode === "deny" ? { decision: "deny", reason: text } : text);
@@ -194,5 +211,9 @@ async function say(
       ? { base_run_id: run.id }
       : {};
   const on_busy = mode === "interrupt" || mode === "fork" ? mode : "enqueue";
-  return post<Run>(`/api/threads/${view.id}/runs`, { messages: [message], on_busy, ...base }, key);
+  return post<Run>(
+    `/api/threads/${view.id}/runs`,
+    { messages: [message], on_busy, ...base, ...(agent_type && { agent_type }), ...(model && { model }) },
+    key,
+  );
 }

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 import { ApiError, patch, post } from "../../api/client";
-import { BASE } from "../../api/space";
+import { BASE, inSpace } from "../../api/space";
 import { ENDED, type Run } from "../../api/types";
 import type { ThreadView } from "../../live/thread";
 import { recent } from "../../live/threads";
@@ -12,6 +12,7 @@ import { count, duration, money } from "../../parts/format";
 import { Icon } from "../../parts/icon";
 import { useKeys } from "../../parts/keys";
 import { Ask, type Choice, Menu } from "../../parts/menu";
+import { runInput } from "../../parts/run_input";
 import { Status } from "../../parts/status";
 import { now } from "../../parts/time";
 
@@ -38,9 +39,10 @@ export function Heading({ view, onFork, onSide }: { view: ThreadView; onFork: ()
   const archived = thread?.status === "archived";
   const choices: Choice[] = [
     { label: "Plan, runs, artifacts", do: onSide },
+    { label: "Fork", hint: "Continues from the latest answer on a branch of its own", do: onFork },
     { label: "Rename…", do: () => (renaming.value = true) },
     { label: "Copy the link", do: copyLink },
-    { label: "Export as Markdown", do: () => open(`/api/threads/${view.id}/export`, "_blank", "noopener") },
+    { label: "Export as Markdown", do: () => open(inSpace(`/api/threads/${view.id}/export`), "_blank", "noopener") },
     {
       label: archived ? "Unarchive" : "Archive",
       do: () => act(() => post(`/api/threads/${view.id}/${archived ? "unarchive" : "archive"}`)),
@@ -129,7 +131,7 @@ function CompareWith({ view }: { view: ThreadView }) {
 }
 
 function inputOf(run: Run): string {
-  const text = typeof run.input === "string" ? run.input : (JSON.stringify(run.input) ?? "");
+  const text = runInput(run.input);
   return text.length > 60 ? `${text.slice(0, 59)}…` : text || run.id;
 }
 
@@ -139,7 +141,8 @@ function Numbers({ view }: { view: ThreadView }) {
   const spans = spansOf(view.steps.value.get(run.id) ?? [], [], Math.max(now.value, Date.now()), view.askedAt);
   const { work, wait } = timesOf(spans);
   const budget = run.limits.cost_budget_usd;
-  const tokens = (run.usage.input_tokens ?? 0) + (run.usage.output_tokens ?? 0);
+  const usage = view.usage.value ?? run.usage;
+  const tokens = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
   return (
     <p>
       <Status run={run} />
@@ -151,8 +154,8 @@ function Numbers({ view }: { view: ThreadView }) {
           {duration(work)} at work{wait > 1000 ? `, ${duration(wait)} waiting` : ""}
         </span>
       )}
-      <span>
-        {money(run.usage.cost_usd)} {budget != null && <span class="quiet">of {money(budget)}</span>}
+      <span title="This run with its sub-agents">
+        {money(usage.cost_usd)} {budget != null && <span class="quiet">of {money(budget)}</span>}
       </span>
       <span class="desk-only">{count(tokens)} tokens</span>
     </p>

@@ -2,7 +2,7 @@
  * The conversation as a list of which only the rows in sight exist. Reading wins: the page follows the stream only
  * while its end is in sight, and never jumps when older pages load.
  */
-import { type ReadonlySignal, useSignal } from "@preact/signals";
+import { type ReadonlySignal, type Signal, useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Virtualizer, type VirtualizerHandle } from "virtua";
 import type { Interrupt } from "../../api/types";
@@ -19,13 +19,15 @@ interface Props {
   rows: ReadonlySignal<Row[]>;
   open: ReadonlySignal<Interrupt[]>;
   me: string | null;
+  /** The row that something beside the conversation leads to. */
+  wanted: Signal<number | null>;
   onFork: (row: AgentRow) => void;
   onEdit: (point: ForkPoint) => void;
 }
 
 const NEAR_PX = 48;
 
-export function Log({ view, rows, open, me, onFork, onEdit }: Props) {
+export function Log({ view, rows, open, me, wanted, onFork, onEdit }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const list = useRef<VirtualizerHandle>(null);
   const following = useSignal(true);
@@ -64,7 +66,12 @@ export function Log({ view, rows, open, me, onFork, onEdit }: Props) {
     list.current?.scrollToIndex(found, { align: "start" });
   };
   useLogKeys(rows, list, scroller, goTo, toEnd);
-  useAt(rows, goTo);
+  useAt(view, rows, goTo);
+  useEffect(() => {
+    if (wanted.value === null) return;
+    goTo(Math.min(wanted.value, rows.value.length + open.value.length - 1));
+    wanted.value = null;
+  }, [wanted.value]);
   return (
     <div class="log-box">
       <div class="log" ref={scroller} onScroll={onScroll} tabIndex={0} role="region" aria-label="Conversation">
@@ -91,6 +98,11 @@ export function Log({ view, rows, open, me, onFork, onEdit }: Props) {
           {unseen.value > 0 ? `${unseen.value} new` : "Newest"}
         </button>
       )}
+      {view.behind.value > 0 && (
+        <p class="behind quiet" role="status">
+          catching up, {view.behind.value.toLocaleString("en")} events
+        </p>
+      )}
       <Announcer rows={rows} open={open} />
     </div>
   );
@@ -113,14 +125,21 @@ function useFollowing(scroller: { current: HTMLDivElement | null }, following: {
   }, [scroller, following]);
 }
 
-/** `?at=SEQ` of the address: the message that somebody linked to. */
-function useAt(rows: ReadonlySignal<Row[]>, goTo: (index: number) => void): void {
+/** `?at=SEQ` of the address: the message that somebody linked to. Older pages are read until it is there. */
+function useAt(view: ThreadView, rows: ReadonlySignal<Row[]>, goTo: (index: number) => void): void {
   const done = useRef(false);
   useEffect(() => {
     const at = new URLSearchParams(location.search).get("at");
     if (done.current || at === null || rows.value.length === 0) return;
+    const sequence = Number(at);
+    const before = (row: Row): boolean => "sequence" in row && row.sequence !== null && row.sequence <= sequence;
+    const found = rows.value.findLastIndex(before);
+    if (found < 0 && view.olderCursor.value !== null) {
+      void view.readOlder();
+      return;
+    }
     done.current = true;
-    goTo(rows.value.findIndex((row) => "sequence" in row && row.sequence === Number(at)));
+    goTo(found);
   });
 }
 

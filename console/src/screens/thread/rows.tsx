@@ -31,7 +31,7 @@ export function LogRow({ row, view, me, onFork, onEdit }: Props) {
     case "agent":
       return <AgentEntry row={row} view={view} onFork={onFork} />;
     case "break":
-      return <BreakLine cut={row.cut} />;
+      return <BreakLine cut={row.cut} steps={view.steps.value.get(row.runId)} />;
     case "note":
       return (
         <div class="entry">
@@ -195,11 +195,12 @@ function stepOf(steps: readonly Step[] | undefined, row: AgentRow): Step | undef
   return steps?.filter((each) => each.kind === "model" && each.state === "done")[row.modelCall];
 }
 
-function BreakLine({ cut }: { cut: Break }) {
+function BreakLine({ cut, steps }: { cut: Break; steps: readonly Step[] | undefined }) {
   const later = cut.resumedAt === null ? null : duration(cut.resumedAt - cut.lostAt);
+  const { died, next } = workersOf(cut, steps);
   const what =
     cut.kind === "lost"
-      ? `the worker was lost at ${clock(cut.lostAt, true)}`
+      ? `${died ? `worker ${died}` : "the worker"} was lost at ${clock(cut.lostAt, true)}`
       : `the model call failed at ${clock(cut.lostAt, true)}`;
   return (
     <div class="entry">
@@ -211,7 +212,7 @@ function BreakLine({ cut }: { cut: Break }) {
           <b>
             {later === null
               ? "nobody went on yet"
-              : `another went on ${later} later${cut.step ? `, at step ${cut.step}` : ""}`}
+              : `${cut.kind === "lost" && next ? `worker ${next}` : "another"} went on ${later} later${cut.step ? `, at step ${cut.step}` : ""}`}
           </b>
           {cut.kind === "lost" && later !== null ? ` · ${words.nothingTwice}` : ""}
         </span>
@@ -219,3 +220,17 @@ function BreakLine({ cut }: { cut: Break }) {
     </div>
   );
 }
+
+/** The worker that was lost and the one that went on, by their attempts at the step where it did. */
+function workersOf(cut: Break, steps: readonly Step[] | undefined): { died?: string; next?: string } {
+  const at = steps?.findIndex((step) => step.number === cut.step) ?? -1;
+  const step = steps?.[at];
+  if (!step) return {};
+  const workers = (step.attempts ?? []).flatMap(({ worker }) => (worker ? [worker] : []));
+  const died = workers.length > 1 ? workers.at(-2) : steps?.[at - 1]?.worker;
+  const next = workers.at(-1) ?? step.worker;
+  return died && next && died !== next ? { died: short(died), next: short(next) } : {};
+}
+
+/** The id of a worker begins with the number of its process. */
+const short = (worker: string): string => worker.split("-")[0] ?? worker;

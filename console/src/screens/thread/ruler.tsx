@@ -6,7 +6,7 @@ import { now } from "../../parts/time";
 
 const MAX_SPANS = 160;
 
-export function Ruler({ view }: { view: ThreadView }) {
+export function Ruler({ view, onGo }: { view: ThreadView; onGo: (step: number) => void }) {
   const run = view.current;
   view.version.value;
   const steps = run ? (view.steps.value.get(run.id) ?? []) : [];
@@ -17,10 +17,12 @@ export function Ruler({ view }: { view: ThreadView }) {
     <div class="ruler" role="img" aria-label={`The run on one line: ${summary(all)}.`}>
       <ol aria-hidden="true">
         {spans.map((span, index) => (
+          // biome-ignore lint/a11y/useKeyWithClickEvents: the keys of the conversation lead to every row
           <li
             key={index}
             class={classOf(span)}
             style={{ "--long": span.long }}
+            onClick={() => onGo(span.number)}
             title={span.kind === "fold" ? "" : `${span.name || "a worker was lost"} · ${duration(span.to - span.from)}`}
           >
             {span.kind === "fold"

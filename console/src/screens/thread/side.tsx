@@ -10,6 +10,7 @@ import type { PlannedItem } from "../../log/events";
 import { spansOf } from "../../log/ruler";
 import { clock, duration, plural } from "../../parts/format";
 import { Icon } from "../../parts/icon";
+import { runInput } from "../../parts/run_input";
 import { Dot, markOf } from "../../parts/status";
 import { Ago, now, PlanTook } from "../../parts/time";
 import { words } from "../../words/en";
@@ -149,7 +150,7 @@ function Runs({ view }: { view: ThreadView }) {
 
 function RunLine({ branch, view, shown }: { branch: Branch; view: ThreadView; shown: ReadonlySet<string> }) {
   const { run, forks } = branch;
-  const text = typeof run.input === "string" ? run.input : (JSON.stringify(run.input) ?? "");
+  const text = runInput(run.input);
   const label = run.base_sequence === null ? text || "goes on" : `from ${run.base_sequence}: ${text || "goes on"}`;
   const mark = markOf(run);
   const live = view.logs.get(run.id)?.messages.at(-1);
@@ -228,14 +229,17 @@ function Fall({ view }: { view: ThreadView }) {
   );
 }
 
+/** Each artifact in its newest version; the others are chosen where it is opened. */
 function Artifacts({ view }: { view: ThreadView }) {
+  const all = view.artifacts.value;
+  const newest = all.filter((each, index) => all.findIndex((other) => other.id === each.id) === index);
   return (
     <section aria-labelledby="h-art">
       <h2 class="label" id="h-art">
-        Artifacts<span>{view.artifacts.value.length}</span>
+        Artifacts<span>{newest.length}</span>
       </h2>
-      {view.artifacts.value.length === 0 && <p class="quiet">{words.noArtifacts}</p>}
-      {view.artifacts.value.map((artifact) => (
+      {newest.length === 0 && <p class="quiet">{words.noArtifacts}</p>}
+      {newest.map((artifact) => (
         <ArtifactLine key={artifact.id} id={artifact.id} title={artifact.title} known={artifact} />
       ))}
     </section>

@@ -5,7 +5,7 @@ import { useLocation } from "preact-iso";
 import { questions } from "../../live/questions";
 import { ThreadView } from "../../live/thread";
 import { forkPoints } from "../../log/branches";
-import { type AgentRow, type Row, rowsOf } from "../../log/rows";
+import { type AgentRow, type Row, rowOfStep, rowsOf } from "../../log/rows";
 import { useTitle } from "../../parts/screen";
 import { Failure, Loading } from "../../parts/states";
 import { Composer, type ForkPoint } from "./composer";
@@ -64,13 +64,26 @@ function Loaded({ view, me }: { view: ThreadView; me: string | null }) {
     if (run)
       fork.value = { runId: run, sequence: row?.end ?? null, label: row?.sequence ?? null, revises: null, text: "" };
   };
+  const goTo = useSignal<number | null>(null);
+  const goToStep = (step: number): void => {
+    const run = view.current?.id ?? "";
+    goTo.value = rowOfStep(rows.value, run, view.steps.value.get(run) ?? [], step);
+  };
   return (
     <>
       <main id="main" tabIndex={-1} class="thread-view">
         <Heading view={view} onFork={() => forkFrom(lastAnswer(rows.value))} onSide={() => setSide("plan")} />
-        <Ruler view={view} />
+        <Ruler view={view} onGo={goToStep} />
         {view.loaded.value ? (
-          <Log view={view} rows={rows} open={open} me={me} onFork={forkFrom} onEdit={(point) => (fork.value = point)} />
+          <Log
+            view={view}
+            rows={rows}
+            open={open}
+            me={me}
+            wanted={goTo}
+            onFork={forkFrom}
+            onEdit={(point) => (fork.value = point)}
+          />
         ) : (
           <Loading rows={8} label="Loading the conversation" />
         )}

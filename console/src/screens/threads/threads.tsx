@@ -6,6 +6,7 @@ import { Virtualizer } from "virtua";
 import { BASE } from "../../api/space";
 import type { ListedThread } from "../../api/types";
 import { recent, ThreadList } from "../../live/threads";
+import { firstAgent } from "../../parts/answerer";
 import { money } from "../../parts/format";
 import { useKeys } from "../../parts/keys";
 import { useTitle } from "../../parts/screen";
@@ -85,7 +86,7 @@ function Rows({ list, filtered }: { list: ThreadList; filtered: boolean }) {
     return filtered ? (
       <Empty>{words.noMatch}</Empty>
     ) : (
-      <Empty command={words.noThreadsCommand}>{words.noThreads}</Empty>
+      <Empty command={words.startCommand(firstAgent())}>{words.noThreads}</Empty>
     );
   const onScroll = (): void => {
     const box = scroller.current;

@@ -1,5 +1,6 @@
 /** The queue by priority and age, and the workers with what they hold and since when. */
-import { post } from "../../api/client";
+import { useEffect } from "preact/hooks";
+import { post, serverTime } from "../../api/client";
 import { BASE } from "../../api/space";
 import type { QueueView, WorkerView } from "../../api/types";
 import { Act } from "../../parts/act";
@@ -8,7 +9,7 @@ import { Rows } from "../../parts/rows";
 import { Screen, Scroll, Section, Shown, useResource } from "../../parts/screen";
 import { Empty } from "../../parts/states";
 import { Dot } from "../../parts/status";
-import { Ago } from "../../parts/time";
+import { Ago, now } from "../../parts/time";
 import { words } from "../../words/en";
 
 export function Workers() {
@@ -18,6 +19,8 @@ export function Workers() {
     workers.refresh();
     queue.refresh();
   };
+  const tick = now.value;
+  useEffect(refresh, [tick]); // a worker that is gone says nothing: look again
   return (
     <Screen title="Workers">
       <Scroll>
@@ -26,7 +29,7 @@ export function Workers() {
         </Shown>
         <Shown of={workers} label="Loading the workers">
           {({ items }) => (
-            <Section label="Workers" note={`${items.filter((each) => each.alive).length} alive`}>
+            <Section label="Workers" note={standing(items)}>
               {items.length === 0 && <p class="quiet">{words.noWorkers}</p>}
               {items.map((worker) => (
                 <Worker key={worker.id} worker={worker} />
@@ -37,6 +40,18 @@ export function Workers() {
       </Scroll>
     </Screen>
   );
+}
+
+/** A worker says that it lives every ten seconds. */
+const SILENT_MS = 20_500;
+
+const isSilent = (worker: WorkerView): boolean =>
+  worker.alive && serverTime() - Date.parse(worker.last_beat_at) > SILENT_MS;
+
+function standing(workers: readonly WorkerView[]): string {
+  const silent = workers.filter(isSilent).length;
+  const alive = workers.filter((each) => each.alive).length - silent;
+  return `${alive} alive${silent ? `, ${silent} silent` : ""}`;
 }
 
 function Queue({ queue, refresh }: { queue: QueueView; refresh: () => void }) {
@@ -81,6 +96,7 @@ function Queue({ queue, refresh }: { queue: QueueView; refresh: () => void }) {
           columns={[
             { label: "run", width: "minmax(0, 1fr)", show: (item) => item.title ?? item.run_id },
             { label: "agent", width: "8rem", as: "quiet", show: (item) => item.agent_type },
+            { label: "pool", width: "6rem", as: "desk", show: (item) => item.pool },
             { label: "priority", width: "5rem", as: "quiet", show: (item) => item.priority },
             { label: "why", width: "8rem", as: "quiet", show: (item) => item.reason ?? item.status },
             { label: "since", width: "6rem", as: "figure", show: (item) => <Ago at={item.queued_at} /> },
@@ -97,21 +113,25 @@ function Queue({ queue, refresh }: { queue: QueueView; refresh: () => void }) {
 }
 
 function Worker({ worker }: { worker: WorkerView }) {
+  const pools = worker.pools ?? [];
   const held = worker.runs.length + worker.other_runs;
+  const silent = isSilent(worker);
   const note = worker.lost_leases > 0 ? `, lost ${plural(worker.lost_leases, "lease")}` : "";
   return (
     <div class="worker">
       <p>
-        <Dot mark={worker.alive ? "live" : "failed"} /> <b class="mono">{worker.id}</b>{" "}
+        <Dot mark={silent ? "" : worker.alive ? "live" : "failed"} /> <b class="mono">{worker.id}</b>{" "}
         <span class="quiet">
           {[worker.host, worker.pid ? `process ${worker.pid}` : "", worker.version].filter(Boolean).join(" · ")}
         </span>
       </p>
       <p class="quiet">
-        {worker.alive ? "" : "gone. "}
-        {count(held)} of {count(worker.concurrency)} busy{note}, seen <Ago at={worker.last_beat_at} />, started{" "}
+        {!worker.alive && <span class="fail">gone. </span>}
+        {count(held)} of {count(worker.concurrency)} busy{note}, heard of <Ago at={worker.last_beat_at} />, started{" "}
         <Ago at={worker.started_at} />
+        {pools.length > 0 && `, ${pools.length === 1 ? "pool" : "pools"} ${pools.join(", ")}`}
       </p>
+      {silent && <p class="fail">{words.silentWorker}</p>}
       <ul class="lines">
         {worker.runs.map((run) => (
           <li key={run.run_id}>

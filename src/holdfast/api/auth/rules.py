@@ -23,7 +23,7 @@ _READ_ROUTES: Final = """
     list_plan_items read_plan_item read_plan list_space_tasks
     list_thread_runs read_thread_run list_runs read_run list_events list_steps read_context list_children
     list_interrupts count_interrupts read_interrupt
-    list_artifacts read_artifact list_run_artifacts list_thread_artifacts
+    list_artifacts read_artifact preview_artifact list_run_artifacts list_thread_artifacts
     list_memories read_memory read_memory_timeline read_memory_graph export_memories read_memory_provenance
     list_memory_files search_memory_files read_memory_file read_memory_status
     read_memory_history search_memories search_threads search_messages search_everything

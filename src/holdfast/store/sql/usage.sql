@@ -17,9 +17,11 @@ SELECT CASE CAST(:group_by AS TEXT)
 
 -- name: usage_of_threads
 -- Of the runs from a key on that were created in these days; a sub-agent counts for the thread of the root of its tree.
+-- Like the ledger it leaves out what used nothing, and counts a first call that was cut off.
 SELECT t.id AS name, t.title,
-       CAST(SUM(r.iterations) AS BIGINT) AS calls,
-       CAST(SUM(CASE WHEN r.cost_nanodollars IS NULL THEN r.iterations ELSE 0 END) AS BIGINT) AS unpriced_calls,
+       CAST(SUM(CASE WHEN r.iterations > 0 THEN r.iterations ELSE 1 END) AS BIGINT) AS calls,
+       CAST(SUM(CASE WHEN r.cost_nanodollars IS NOT NULL THEN 0 WHEN r.iterations > 0 THEN r.iterations ELSE 1 END)
+            AS BIGINT) AS unpriced_calls,
        CAST(SUM(r.input_tokens) AS BIGINT) AS input_tokens,
        CAST(SUM(r.output_tokens) AS BIGINT) AS output_tokens,
        CAST(SUM(r.cached_input_tokens) AS BIGINT) AS cached_input_tokens,
@@ -28,7 +30,7 @@ SELECT t.id AS name, t.title,
   JOIN runs o ON o.run_key = COALESCE(r.root_key, r.run_key)
   JOIN threads t ON t.thread_key = o.thread_key
  WHERE r.space_key = :space_key AND r.run_key >= :first_key AND r.created_at >= :after AND r.created_at < :before
-   AND r.iterations > 0
+   AND (r.cost_nanodollars IS NULL OR r.cost_nanodollars > 0 OR r.input_tokens > 0 OR r.output_tokens > 0)
  GROUP BY t.id, t.title;
 
 -- name: drop_usage_of_space

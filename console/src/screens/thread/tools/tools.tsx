@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import type { Call } from "../../../log/run_log";
+import { Code, languageOf } from "../../../parts/code";
 import { Diff } from "../../../parts/diff";
 import { duration, plural } from "../../../parts/format";
 import { Icon, type IconName } from "../../../parts/icon";
@@ -17,8 +18,8 @@ const text = (value: unknown): string =>
   typeof value === "string" ? value : value === undefined ? "" : JSON.stringify(value);
 const raw = (call: Call, args: Record<string, unknown>) => (
   <>
-    <Text label="Arguments" text={JSON.stringify(args, null, 2)} />
-    {call.result !== null && <Text label="Result" text={pretty(call.result)} />}
+    <Text label="Arguments" text={JSON.stringify(args, null, 2)} language="json" />
+    {call.result !== null && <Text label="Result" text={pretty(call.result)} language={languageOfResult(call, args)} />}
   </>
 );
 
@@ -39,7 +40,7 @@ const bash: Look = {
   },
   body: (call, args) => (
     <>
-      <Text label="Command" text={`$ ${text(args.command)}`} />
+      <Text label="Command" text={`$ ${text(args.command)}`} language="shell" />
       <Text label="Output" text={call.result ?? call.output} />
     </>
   ),
@@ -117,7 +118,7 @@ export function PlanRow({ calls }: { calls: Call[] }) {
       {open.value && (
         <div class="opened">
           {calls.map((call) => (
-            <Text key={call.id} label={call.name} text={`${call.name} ${call.args}`} />
+            <Text key={call.id} label={call.name} text={`${call.name} ${call.args}`} language="json" />
           ))}
         </div>
       )}
@@ -166,13 +167,13 @@ function Permission({ call }: { call: Call }) {
 
 const MAX_SHOWN = 20_000;
 
-export function Text({ text: given, label }: { text: string; label: string }) {
+export function Text({ text: given, label, language = "" }: { text: string; label: string; language?: string }) {
   const all = useSignal(false);
   const cut = given.length > MAX_SHOWN && !all.value;
   return (
     <>
       <pre tabIndex={0} role="region" aria-label={label}>
-        {cut ? given.slice(0, MAX_SHOWN) : given}
+        <Code text={cut ? given.slice(0, MAX_SHOWN) : given} language={language} />
       </pre>
       {cut && (
         <button type="button" class="bare" onClick={() => (all.value = true)}>
@@ -197,6 +198,12 @@ export function parsed(args: string): Record<string, unknown> {
   } catch {
     return {};
   }
+}
+
+/** A file is in the language of its name; what looks like JSON is JSON. */
+function languageOfResult(call: Call, args: Record<string, unknown>): string {
+  if (call.name === "read_file") return languageOf(text(args.path));
+  return /^[[{]/.test(call.result ?? "") ? "json" : "";
 }
 
 function pretty(result: string): string {
