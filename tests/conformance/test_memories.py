@@ -28,10 +28,11 @@ from holdfast.domain.memory import (
     memory_digest,
 )
 from holdfast.domain.message import Message
-from holdfast.domain.untrusted import Taint, TaintSource
+from holdfast.domain.new_run import NewRun
+from holdfast.domain.untrusted import Taint, TaintSource, inherited_taint
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
-from tests.builders import MINUTE, assistant, claim, finish, new_run, new_thread
+from tests.builders import MINUTE, assistant, claim, finish, new_run, new_thread, user
 from tests.conformance.conftest import OTHER, SPACE
 
 
@@ -331,6 +332,18 @@ async def test_a_message_is_tainted_by_what_its_author_had_read(store: Store) ->
     messages = await store.messages.of_run(SPACE, run.id)
     nodes = await store.memory_graph.messages(SPACE, [(run.thread_id, each.id) for each in messages[:3]])
     assert [node.taint for node in nodes] == [[], [], ["web:evil.example"]]
+
+
+async def test_what_a_tainted_run_asked_of_another_is_tainted(store: Store) -> None:
+    taint = inherited_taint(["web:evil.example"])
+    thread = await new_thread(store, SPACE)
+    asked = await store.runs.create(
+        SPACE, NewRun(thread=thread, messages=[user("Pay them.", id="asked")], values=taint)
+    )
+    await store.runs.end(SPACE, asked.run.id)
+    await store.runs.create(SPACE, NewRun(thread=thread, messages=[user("Who are they?", id="person")]))
+    nodes = await store.memory_graph.messages(SPACE, [(thread, MessageId(id)) for id in ("asked", "person")])
+    assert [node.taint for node in nodes] == [["web:evil.example"], []]
 
 
 async def test_a_message_is_marked_once_all_that_it_stated_is_superseded(store: Store, said: Message) -> None:

@@ -1,17 +1,23 @@
 """The tail of recall: what is not indexed yet is read once, and found as if it were indexed."""
 
+import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from holdfast.domain.ids import ThreadId
 from holdfast.domain.message import NewMessage
 from holdfast.domain.new_run import NewRun
+from holdfast.domain.recall import RecallQuery
+from holdfast.memory.indexing import Analysis
+from holdfast.memory.recall import SpaceRecall
+from holdfast.memory.static_vectors import StaticVectors
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import assistant, user
 from tests.conformance.conftest import SPACE
-from tests.conformance.test_recall import CAT, DOG, Recalling, say
+from tests.conformance.test_recall import CAT, DOG, LetterEmbedder, Recalling, say
 
 
 @pytest.fixture
@@ -74,3 +80,35 @@ async def test_a_tail_that_is_too_long_is_searched_from_its_end_and_says_so(
     clock.tick(timedelta(seconds=1))
     await say_again(store, old, user("The cat is back."))
     assert "The cat is back." in await recalling.texts("cat")
+
+
+@pytest.mark.parametrize("embedder", ["static", "letters", "off"])
+async def test_the_first_search_reads_the_tables_off_the_event_loop(
+    store: Store, clock: HeldClock, embedder: str
+) -> None:
+    """With any embedder tokens are compared, which are rows of the tables."""
+    tables = WatchedTables()
+    chosen = {"static": tables, "letters": LetterEmbedder(), "off": None}[embedder]
+    recall = SpaceRecall(store.recall_index, Analysis(chosen, tables, lambda text: text), clock)
+    await say(store, CAT, DOG)
+    found = await recall.search(SPACE, RecallQuery(text="the cat"))
+    assert [hit.text for hit in found.hits][:1] == [CAT]
+    assert set(tables.readers) == {"_tokenizer", "_english", "_japanese"} - tables.missing
+    assert threading.get_ident() not in tables.readers.values()
+
+
+class WatchedTables(StaticVectors):
+    """Tables that note which thread reads each of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readers: dict[str, int] = {}
+        self.missing = {
+            *(["_tokenizer", "_english"] if self._folder is None else []),
+            *(["_japanese"] if self._japanese_words is None else []),
+        }
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("_tokenizer", "_english", "_japanese"):
+            self.readers.setdefault(name, threading.get_ident())
+        return super().__getattribute__(name)

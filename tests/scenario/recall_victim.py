@@ -1,6 +1,7 @@
 """`python -m tests.scenario.recall_victim DATABASE KILLS SEED`: says, indexes, supersedes and forgets until killed.
 
-The process imports everything once and forks a child for each kill, which takes milliseconds.
+The process imports everything once and forks a child for each kill, which takes milliseconds. A child tells by a byte
+which phase it begins, and each phase gets its share of the kills.
 """
 
 import asyncio
@@ -10,7 +11,6 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -27,12 +27,14 @@ from holdfast.memory.static_vectors import static_vectors
 from holdfast.store.store import Store
 
 SPACE: Final = SpaceId("killed")
-MAX_LIFE_SECONDS: Final = 0.6
+PHASES: Final = ("say", "supersede", "index", "build", "forget")
+MAX_PHASE_SECONDS: Final = 0.03
+"""How long a child lives in the phase that it is killed in."""
 WORDS: Final = ("harbour", "ferry", "invoice", "garden", "kitchen", "printer", "coffee", "window", "river", "letter")
 
 
 def main() -> None:
-    """Kill one child after the other at a random moment after it has opened the store; the first has also indexed."""
+    """Kill one child after the other in a phase, after a round of all of them."""
     where, kills, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     chance = random.Random(seed)
     static_vectors().tokens("loads the tables")
@@ -40,31 +42,37 @@ def main() -> None:
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            asyncio.run(work(where, random.Random(seed * 1_000 + number), ready=writing, rounds=int(number == 0)))
+            asyncio.run(work(where, random.Random(seed * 1_000 + number), told=writing))
             os._exit(0)
         os.close(writing)
-        os.read(reading, 1)
+        wanted, rounds = bytes([number % len(PHASES)]), int(number < len(PHASES))
+        while (begun := os.read(reading, 1)) and (begun != wanted or rounds):
+            rounds -= begun == wanted
         os.close(reading)
-        time.sleep(chance.uniform(0.02, MAX_LIFE_SECONDS))
+        assert begun, "a child ended before it was killed"
+        time.sleep(chance.uniform(0, MAX_PHASE_SECONDS))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
 
-async def work(where: str, chance: random.Random, *, ready: int, rounds: int) -> None:
-    """Say, index, keep, change, supersede and forget until killed; write to the pipe `ready` after so many rounds."""
+async def work(where: str, chance: random.Random, *, told: int) -> None:
+    """Say, keep, change, supersede, index, rebuild and forget until killed; tell each phase to a pipe."""
     database = where if where.startswith("postgresql://") else Path(where)
     async with open_store(database) as store:
         tables = static_vectors()
         indexer = Indexer(store.recall_index, Analysis(tables, tables, lambda text: text))
-        for number in count():
-            if number == rounds:
-                os.write(ready, b"!")
-            await _say(store, chance)
-            await indexer.index_space(SPACE)
-            if chance.random() < 0.3:
-                await store.recall_index.rebuild(SPACE)
-            if chance.random() < 0.2:
-                await _forget(store, chance)
+        steps = {
+            "say": lambda: _say(store, chance),
+            "supersede": lambda: _supersede(store, chance),
+            "index": lambda: indexer.index_space(SPACE),
+            "build": lambda: _rebuild(store, indexer),
+            "forget": lambda: _forget(store, chance),
+        }
+        while True:
+            for number, phase in enumerate(PHASES):
+                with suppress(BrokenPipeError):  # the phase to be killed in has begun
+                    os.write(told, bytes([number]))
+                await steps[phase]()
 
 
 async def _say(store: Store, chance: random.Random) -> None:
@@ -75,8 +83,11 @@ async def _say(store: Store, chance: random.Random) -> None:
     await store.runs.end(SPACE, made.run.id)
     memory = (await store.memories.put(SPACE, NewMemory(type=MemoryType.SEMANTIC, text=texts[0]))).memory
     await store.memories.update(SPACE, memory.id, MemoryPatch(text=f"{texts[-1]} again"))
-    if chance.random() < 0.5:
-        await _supersede(store, chance)
+
+
+async def _rebuild(store: Store, indexer: Indexer) -> None:
+    await store.recall_index.rebuild(SPACE)
+    await indexer.index_space(SPACE)
 
 
 async def _supersede(store: Store, chance: random.Random) -> None:

@@ -58,7 +58,7 @@ MAX_DISTILLED_CHARS = 60_000
 def queue_distillation(ctx: RunContext) -> NewRun | None:
     """Return the run that distils this one and those before it, once there are as many as the agent's settings say."""
     settings = None if ctx.agent.memory is None else ctx.agent.memory.distillation
-    if settings is None or ctx.run.parent_run_id is not None:
+    if settings is None or ctx.spawned:
         return None
     memory = recalled_memory(ctx.values)
     runs = list(dict.fromkeys([*memory.undistilled, ctx.run.id]))

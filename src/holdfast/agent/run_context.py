@@ -154,6 +154,11 @@ class RunContext:
         self.update_agent()
 
     @property
+    def spawned(self) -> bool:
+        """Whether another run started this one, or its thread: then an agent wrote what it was asked."""
+        return self.run.parent_run_id is not None or RIGHTS_VALUE in self.values
+
+    @property
     def agents(self) -> list[str]:
         """The names of the agent and of its ancestors, whose rules hold for the run."""
         return [self._definition.name, *(each.agent for each in self._rights)]

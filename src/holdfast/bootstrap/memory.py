@@ -21,6 +21,8 @@ from holdfast.workspace.settings import RecallSettings
 
 MIN_INDEX_INTERVAL_SECONDS: Final = 0.5
 """The shortest time between two rounds: what is not indexed yet is found anyway."""
+MAX_WORD_SECONDS: Final = 600.0
+"""How long a word that was said may stay in memory once it is forgotten: stems and tokens are kept by word."""
 BUSY_CORE_SHARE: Final = 0.3
 """A process that uses more of a core indexes only spaces that were searched lately. Indexing itself uses a fifth."""
 
@@ -51,6 +53,7 @@ class WorkspaceRecall:
         self._wake = WakeEvent(min_interval=MIN_INDEX_INTERVAL_SECONDS)
         self._indexed = asyncio.Event()
         self._load = ProcessLoad()
+        self._words_dropped_at = time.monotonic()
 
     async def run(self) -> None:
         """Index what is said until cancelled; no run waits for it."""
@@ -66,6 +69,9 @@ class WorkspaceRecall:
         await self._indexer.run_once(may_index=self._may_index)
         self._indexed.set()
         await self.search.evict_stale()
+        if time.monotonic() - self._words_dropped_at >= MAX_WORD_SECONDS:
+            self._words_dropped_at = time.monotonic()
+            self.search.analysis.drop_words()
 
     async def run_outlines(self) -> None:
         """Keep the outlines of threads current until cancelled, after each round of the index."""

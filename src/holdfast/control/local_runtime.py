@@ -208,6 +208,10 @@ class LocalMemoryLibrary:
         """Return a memory file."""
         return await self._files.get(lease.space_id, path)
 
+    async def files(self, lease: Lease, paths: Sequence[MemoryPath]) -> list[MemoryFile]:
+        """Return the memory files that exist."""
+        return await self._files.get_many(lease.space_id, paths) if paths else []
+
     async def change_file(self, lease: Lease, path: MemoryPath, change: MemoryFileChange) -> MemoryFile:
         """Change a memory file."""
         return await self._files.change(lease.space_id, path, change)

@@ -72,6 +72,19 @@ class FolderMemoryFiles:
             raise NotFound(f"there is no memory file `{path}`", path=path)
         return file
 
+    async def get_many(self, space: SpaceId, paths: Sequence[MemoryPath]) -> list[MemoryFile]:
+        """Return the files that exist and can be read."""
+
+        def read(folder: WorkingFolder) -> list[MemoryFile]:
+            found: list[MemoryFile] = []
+            for path in paths:
+                with suppress(TooLarge, Invalid):  # a person may have written anything
+                    file = _read(folder, path)[1]
+                    found += [] if file is None else [file]
+            return found
+
+        return await self._read_in_folder(space, read, missing=[])
+
     async def change(self, space: SpaceId, path: MemoryPath, change: MemoryFileChange) -> MemoryFile:
         """Make a change, again if somebody else changes the file meanwhile."""
 

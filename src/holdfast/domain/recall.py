@@ -1,12 +1,13 @@
 """Recall: a query over what a space has said, and hits that say why they were found."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.ids import MessageId, RunId, ThreadId
+from holdfast.domain.ids import MemoryId, MessageId, RunId, ThreadId
 from holdfast.domain.instant import Instant
 from holdfast.domain.message import Role
 from holdfast.domain.validation import check_text
@@ -108,6 +109,10 @@ class RecallHit(msgspec.Struct, frozen=True, kw_only=True):
     parts: ScoreParts
     status: str | None = None
     """Status of a memory."""
+    taint: Sequence[str] = ()
+    """Untrusted sources that the author of a message had read."""
+    superseded_by: Sequence[MemoryId] = ()
+    """The memories that replaced all that a message stated."""
 
 
 class RecallResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -97,6 +97,11 @@ def _grams(run: str) -> list[str]:
     return [gram for gram in grams if _HIRAGANA.fullmatch(gram) is None]
 
 
+def drop_words() -> None:
+    """Drop the words whose stems are kept, so that no word of a forgotten text stays in memory."""
+    _stem.cache_clear()
+
+
 @lru_cache(maxsize=100_000)
 def _stem(word: str) -> str | None:
     """Return the stem of a folded word, or `None` for a stop word."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -12,11 +12,11 @@ from holdfast.domain.errors import NotFound, Unavailable
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.message import Role
 from holdfast.domain.recall import RecallKind
-from holdfast.memory.analyser import ANALYSER_ID, terms
+from holdfast.memory.analyser import ANALYSER_ID, drop_words, terms
 from holdfast.memory.passages import ends_only, split
 from holdfast.memory.static_vectors import StaticVectors
 from holdfast.ports.memory import Embedder
-from holdfast.ports.recall import IndexState, Passage, RecallIndex, RecallSource
+from holdfast.ports.recall import CursorMove, IndexState, Passage, RecallIndex, RecallSource
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +35,8 @@ DROPPED_PER_BATCH: Final = 200
 NO_EMBEDDER: Final = "off"
 MAX_INLINE_CHARS: Final = 10_000
 """Characters up to which texts are redacted on the event loop: that takes less than a few thread switches."""
+
+_FROM_THE_START: Final[Mapping[RecallKind, int]] = {}
 
 _log = logging.getLogger("holdfast.memory")
 
@@ -61,6 +63,11 @@ class Analysis:
     def text(self, source: RecallSource) -> str:
         """Return the text of a source as it is indexed."""
         return self._redact(source.text)
+
+    def drop_words(self) -> None:
+        """Drop the words that are kept in memory, with what was made of them."""
+        drop_words()
+        self.tables.drop_words()
 
     def split(self, sources: Sequence[RecallSource]) -> list[Passage]:
         """Return the passages of sources; with vectors if these are made of the tokens, which costs little."""
@@ -160,10 +167,13 @@ class Indexer:
         while await self._index_batch(space, vectors=self.analysis.made(state), rest=rest):
             if await self._may_wait(space, may_index):
                 return
+        if not state.caught_up:
+            await self._index.mark_caught_up(state.key)
         if state.building:
             while True:
-                while await self._index_batch(space, building=True, vectors=True, rest=rest):
-                    pass
+                first: dict[RecallKind, int] = {}
+                while moves := await self._index_batch(space, building=True, first=first, vectors=True, rest=rest):
+                    first |= {move.kind: move.key for move in moves}
                 if await self._index.activate(space):
                     _log.info("the recall index of space %s was rebuilt", space)
                     return
@@ -173,13 +183,21 @@ class Indexer:
     async def _may_wait(self, space: SpaceId, may_index: Callable[[SpaceId], bool]) -> bool:
         return not may_index(space) and await self._index.behind(space) <= MAX_POSTPONED_MESSAGES
 
-    async def _index_batch(self, space: SpaceId, *, vectors: bool, building: bool = False, rest: bool) -> bool:
-        """Index the next sources; return whether there were any."""
+    async def _index_batch(
+        self,
+        space: SpaceId,
+        *,
+        vectors: bool,
+        building: bool = False,
+        first: Mapping[RecallKind, int] = _FROM_THE_START,
+        rest: bool,
+    ) -> Sequence[CursorMove]:
+        """Index the next sources; return how their cursors moved."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        batch = await self._index.pending(space, limit=self._limit, building=building)
+        batch = await self._index.pending(space, limit=self._limit, building=building, first=first)
         if batch is None:
-            return False
+            return ()
         behind = len(batch.sources) >= self._limit
         self._limit = min(2 * self._limit, MAX_SOURCES_PER_BATCH) if behind else SOURCES_PER_BATCH
         passages = await asyncio.to_thread(self.analysis.split, batch.sources)
@@ -190,7 +208,7 @@ class Indexer:
         await self._index.add(space, batch, passages)
         if rest:
             await asyncio.sleep(min((1 if behind else REST_FACTOR) * (loop.time() - began), MAX_REST_SECONDS))
-        return True
+        return batch.moves
 
     async def _embed(self, passages: list[Passage]) -> list[Passage]:
         """Return passages with vectors. While the embedder is away nothing is indexed: recall reads the tail."""

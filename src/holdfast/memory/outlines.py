@@ -12,7 +12,6 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -124,16 +123,10 @@ def _latest_words(words: Sequence[str], texts: Sequence[str]) -> list[str]:
     latest = dict.fromkeys(words)
     for text in texts:
         parts = [part for word in _WORD.findall(fold(text)) for part in _HIRAGANA.split(word)]
-        for part in dict.fromkeys(part for part in parts if len(part) > 1 and _is_term(part)):
+        for part in dict.fromkeys(part for part in parts if len(part) > 1 and terms(part)):
             latest.pop(part, None)
             latest[part] = None
     return list(latest)[-MAX_SEARCH_WORDS:]
-
-
-@lru_cache(maxsize=8192)
-def _is_term(word: str) -> bool:
-    """Return whether a word is searched for, as stop words are not."""
-    return bool(terms(word))
 
 
 def _with_search_text(outline: ThreadOutline, *, words: Sequence[str]) -> ThreadOutline:

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from holdfast.domain.errors import NotFound, StoreReadOnly, Unavailable
+from holdfast.domain.errors import StoreReadOnly, Unavailable
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.instant import Millis, instant
 from holdfast.domain.recall import (
@@ -121,15 +121,11 @@ class SpaceRecall:
 
     async def evict_stale(self) -> None:
         """Drop the matrices whose index has lost items since, so that nothing forgotten stays in memory."""
-        for space, cached in list(self._cached.items()):
-            try:
-                snapshot = await self.index.snapshot(space, after=0, index=None, epoch=-1, tail=0)
-            except NotFound:
-                self._cached.pop(space, None)
-                continue
-            state = snapshot.state
-            if state is None or (state.key, state.epoch) != (cached.indexed.key, cached.indexed.epoch):
-                self._cached.pop(space, None)
+        held = dict(self._cached)
+        epochs = await self.index.epochs([cached.indexed.key for cached in held.values()])
+        for space, cached in held.items():
+            if epochs.get(cached.indexed.key) != cached.indexed.epoch and self._cached.get(space) is cached:
+                del self._cached[space]
 
     async def _prepare(self, space: SpaceId) -> None:
         """Begin the index of a space; from then on it is kept current."""
@@ -140,14 +136,13 @@ class SpaceRecall:
         self, space: SpaceId, *, terms: Sequence[str] = ()
     ) -> "tuple[IndexSnapshot, SpaceIndex, UnindexedTail]":
         """Return the current state of an index with the counts of `terms`, its matrix, and its tail."""
+        embedder = self.analysis.embedder
+        if self._parts is None:
+            await self.analysis.tables.embed([])  # reads the tables in a thread: with any embedder tokens are compared
+            self._parts = (1,) if embedder is None else await asyncio.to_thread(lambda: embedder.parts)
         from holdfast.memory.space_index import SpaceIndex
         from holdfast.memory.tail import UnindexedTail
 
-        embedder = self.analysis.embedder
-        if self._parts is None:
-            if embedder is self.analysis.tables:
-                await self.analysis.tables.embed([])  # reads the tables in a thread
-            self._parts = (1,) if embedder is None else await asyncio.to_thread(lambda: embedder.parts)
         cached = self._cached.pop(space, None)
         while True:
             key, epoch = (None, -1) if cached is None else (cached.indexed.key, cached.indexed.epoch)
@@ -417,6 +412,8 @@ class _Search:
             score=total,
             parts=ScoreParts(**dict(zip(_PARTS[2:], parts, strict=True)), cosine=cosine if found.compared else None),
             status=source.status,
+            taint=source.taint,
+            superseded_by=source.superseded_by,
         )
 
 

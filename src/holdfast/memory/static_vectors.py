@@ -91,6 +91,12 @@ class StaticVectors:
         ]
         return f"recall compares words only, without vectors, in {' and '.join(missing)}" if missing else None
 
+    def drop_words(self) -> None:
+        """Drop the words whose tokens the tokenizer keeps, so that no word of a forgotten text stays in memory."""
+        if "_tokenizer" in self.__dict__:
+            model = self._tokenizer.model
+            getattr(model, "_clear_cache", lambda: None)()  # an old `tokenizers` keeps its 10,000 latest words
+
     async def embed(self, texts: Sequence[str]) -> "Vectors":
         """Return one normalised row per text; a few of them on the event loop, once the tables are there."""
         if self._read and len(texts) <= MAX_INLINE_TEXTS:

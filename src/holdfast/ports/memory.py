@@ -222,6 +222,9 @@ class MemoryFiles(Protocol):
     async def get(self, space: SpaceId, path: MemoryPath) -> MemoryFile:
         """Return a file, or raise `NotFound`."""
 
+    async def get_many(self, space: SpaceId, paths: Sequence[MemoryPath]) -> list[MemoryFile]:
+        """Return those of these files that exist and can be read, in that order."""
+
     async def change(self, space: SpaceId, path: MemoryPath, change: MemoryFileChange) -> MemoryFile:
         """Make a change, and return the new file; a change that has been made already changes nothing.
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from holdfast.domain.ids import RunId, SpaceId, ThreadId
+from holdfast.domain.ids import MemoryId, RunId, SpaceId, ThreadId
 from holdfast.domain.instant import Millis
 from holdfast.domain.message import Role
 from holdfast.domain.recall import RecallKind
@@ -36,6 +36,10 @@ class RecallSource(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: Millis | None = None
     revises: tuple[int, ...] = ()
     """Keys of the messages that this one revises."""
+    taint: Sequence[str] = ()
+    """Untrusted sources that the author of a message had read; only in what `sources` returns."""
+    superseded_by: Sequence[MemoryId] = ()
+    """What replaced all that a message stated; only in what `sources` returns."""
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +86,8 @@ class IndexState(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     building: bool
     """Whether another index is being built beside it."""
+    caught_up: bool = True
+    """Whether it has taken what was there before it."""
 
 
 class IndexRow(NamedTuple):
@@ -143,8 +149,16 @@ class RecallIndex(Protocol):
     async def rebuild(self, space: SpaceId) -> None:
         """Start to build another index beside the active one, from the beginning."""
 
-    async def pending(self, space: SpaceId, *, limit: int, building: bool = False) -> PendingSources | None:
-        """Return the next sources for the active index, or for the one being built; `None` if there are none."""
+    async def mark_caught_up(self, index: int) -> None:
+        """Note that an index has taken what was there before it: `spaces` then names its space only for what is new."""
+
+    async def pending(
+        self, space: SpaceId, *, limit: int, building: bool = False, first: Mapping[RecallKind, int] = {}
+    ) -> PendingSources | None:
+        """Return the next sources for the active index, or for the one being built; `None` if there are none.
+
+        For the one being built, threads, memories and documents with keys below `first` are not looked at again.
+        """
 
     async def add(self, space: SpaceId, batch: PendingSources, passages: Sequence[Passage]) -> bool:
         """Add what came of a batch and move its cursors, all or nothing.
@@ -157,6 +171,9 @@ class RecallIndex(Protocol):
 
     async def drop_replaced(self, *, limit: int) -> bool:
         """Remove a part of a replaced index; return whether there is more to remove."""
+
+    async def epochs(self, indexes: Sequence[int]) -> dict[int, int]:
+        """Return the epochs of those of these indexes that are active."""
 
     async def snapshot(
         self,

@@ -148,6 +148,9 @@ class MemoryLibrary(Protocol):
     async def file(self, lease: Lease, path: MemoryPath) -> MemoryFile:
         """Return a memory file, or raise `NotFound`."""
 
+    async def files(self, lease: Lease, paths: Sequence[MemoryPath]) -> list[MemoryFile]:
+        """Return those of these memory files that exist and can be read, in that order."""
+
     async def change_file(self, lease: Lease, path: MemoryPath, change: MemoryFileChange) -> MemoryFile:
         """Change a memory file, as `MemoryFiles.change` promises."""
 

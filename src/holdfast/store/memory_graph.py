@@ -131,7 +131,7 @@ class SqlMemoryGraph(SqlPort):
         """Return the named messages that exist."""
         key = await space_key(tx, space)
         nodes = await _named_nodes(tx, key, names)
-        replaced = await _superseding(tx, key, names)
+        replaced = await superseding_memories(tx, key, names)
         return [replace(node, superseded_by=replaced.get((node.thread_id, node.id), [])) for node in nodes]
 
     @quick_reads
@@ -153,7 +153,7 @@ async def _named_nodes(tx: Transaction, key: int, names: Sequence[tuple[ThreadId
     return await _to_message_nodes(tx, sorted(newest.values(), key=lambda row: order[row["thread_id"], row["id"]]))
 
 
-async def _superseding(
+async def superseding_memories(
     tx: Transaction, key: int, names: Sequence[tuple[ThreadId, MessageId]]
 ) -> dict[tuple[ThreadId, MessageId], list[MemoryId]]:
     """Return, for messages whose statements were all superseded, the memories that replaced them."""
@@ -169,7 +169,7 @@ async def _superseding(
 
 async def _to_message_nodes(tx: Transaction, rows: Sequence[Row]) -> list[MessageNode]:
     """Return messages with the untrusted sources that their authors had read."""
-    taints = await _taints(tx, rows)
+    taints = await message_taints(tx, rows)
     return [
         MessageNode(
             id=row["id"],
@@ -186,23 +186,35 @@ async def _to_message_nodes(tx: Transaction, rows: Sequence[Row]) -> list[Messag
     ]
 
 
-async def _taints(tx: Transaction, rows: Sequence[Row]) -> dict[int, list[str]]:
-    """Return the untrusted sources behind messages: none for the words of a person."""
+async def message_taints(tx: Transaction, rows: Sequence[Row]) -> dict[int, list[str]]:
+    """Return the untrusted sources behind messages: none for the words of a person.
+
+    A run that was created with taint was asked by a tainted run, or by whoever called a webhook.
+    """
     found: dict[int, list[str]] = {}
     cuts: dict[int, tuple[int, int]] = {}
+    asked: dict[int, int] = {}
     for row in rows:
         if row["role"] in (Role.USER, Role.SYSTEM):
             source = load_json(row["metadata"]).get(SOURCE_METADATA_KEY)
             found[row["message_key"]] = [source] if isinstance(source, str) and source else []
+            asked[row["message_key"]] = row["run_key"]
         else:
             cut = AFTER_LAST_SEQUENCE if row["sequence"] is None else row["sequence"]
             cuts[row["message_key"]] = (row["run_key"], cut)
     wanted = [(run, TAINT_VALUE, cut) for run, cut in dict.fromkeys(cuts.values())]
     values = {(row["run_key"], row["cut"]): row["value"] for row in await tx.many("values_as_of", wanted)}
     for message, name in cuts.items():
-        value = values[name]
-        found[message] = [] if value is None else read_taint({TAINT_VALUE: load_json(value)}).names()
+        found[message] = _taint_names(values[name])
+    given_wanted = [(run, TAINT_VALUE) for run in dict.fromkeys(asked.values())]
+    given = {row["run_key"]: row["value"] for row in await tx.many("given_values", given_wanted)}
+    for message, run in asked.items():
+        found[message] = list(dict.fromkeys([*found[message], *_taint_names(given.get(run))]))
     return found
+
+
+def _taint_names(value: str | None) -> list[str]:
+    return [] if value is None else read_taint({TAINT_VALUE: load_json(value)}).names()
 
 
 async def _find_memory(tx: Transaction, space: SpaceId, memory: MemoryId | None) -> Memory | None:

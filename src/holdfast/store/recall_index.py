@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from holdfast.domain.forgetting import is_forgotten
 from holdfast.domain.ids import SpaceId, ThreadId
 from holdfast.domain.instant import Millis
@@ -24,6 +26,7 @@ from holdfast.ports.recall import (
     TailSpan,
 )
 from holdfast.store.encoding import dump_json, load_json
+from holdfast.store.memory_graph import message_taints, superseding_memories
 from holdfast.store.recall_items import add_passages, lock_indexes, remove_items, remove_source
 from holdfast.store.recall_sources import TailReader, message_source, source_of_key, to_message_source
 from holdfast.store.spaces import space_key
@@ -34,9 +37,17 @@ _CURSORS: Final = {
     RecallKind.MEMORY: "move_memory_cursor",
     RecallKind.FILE: "move_document_cursor",
 }
-_BEHIND: Final = ("threads_behind", "memories_behind", "documents_behind")
+_BEHIND: Final = {
+    RecallKind.MESSAGE: "threads_behind",
+    RecallKind.MEMORY: "memories_behind",
+    RecallKind.FILE: "documents_behind",
+}
 """Statements that find what the active index lacks."""
-_TO_BUILD: Final = ("threads_to_build", "memories_to_build", "documents_to_build")
+_TO_BUILD: Final = {
+    RecallKind.MESSAGE: "threads_to_build",
+    RecallKind.MEMORY: "memories_to_build",
+    RecallKind.FILE: "documents_to_build",
+}
 """Statements that find what an index under construction lacks."""
 _SEQUENCE_END: Final = 2**62
 MAX_QUICK_ROWS: Final = 100
@@ -44,6 +55,7 @@ MAX_QUICK_ROWS: Final = 100
 MAX_QUICK_POSTINGS: Final = 1_000
 """Postings of its terms up to which a search scores them on the event loop."""
 _NOTHING_KNOWN: Final[Mapping[TailName, TailSpan]] = {}
+_FROM_THE_START: Final[Mapping[RecallKind, int]] = {}
 
 
 class _TooMuch(Exception):
@@ -103,9 +115,20 @@ class SqlRecallIndex(SqlPort):
         await _retire_building(tx, key)
         await tx.run("add_index", space_key=key, active=0, analyser=active["analyser"], embedder=active["embedder"])
 
+    @writes
+    async def mark_caught_up(self, tx: Transaction, index: int) -> None:
+        """Note that an index has taken what was there before it."""
+        await tx.run("mark_caught_up", index_key=index)
+
     @reads
     async def pending(
-        self, tx: Transaction, space: SpaceId, *, limit: int, building: bool = False
+        self,
+        tx: Transaction,
+        space: SpaceId,
+        *,
+        limit: int,
+        building: bool = False,
+        first: Mapping[RecallKind, int] = _FROM_THE_START,
     ) -> PendingSources | None:
         """Return the next sources to index."""
         key = await space_key(tx, space)
@@ -115,11 +138,11 @@ class SqlRecallIndex(SqlPort):
         names: dict[str, Any] = {"space_key": key, "limit": limit}
         if building:
             names["index_key"] = index["index_key"]
-        threads, memories, documents = _TO_BUILD if building else _BEHIND
+        statements = _TO_BUILD if building else _BEHIND
         sources: list[RecallSource] = []
         moves: list[CursorMove] = []
         read = 0
-        for thread in await tx.all(threads, **names):
+        for thread in await tx.all(statements[RecallKind.MESSAGE], **_from(names, first, RecallKind.MESSAGE)):
             if read >= limit:
                 break
             rows = await tx.all(
@@ -134,8 +157,8 @@ class SqlRecallIndex(SqlPort):
             end = thread["next_sequence"] - 1 if whole else rows[-1]["sequence"]
             sources += [source for row in rows if (source := await message_source(tx, row)) is not None]
             moves.append(CursorMove(RecallKind.MESSAGE, thread["thread_key"], thread["position"], end))
-        for kind, statement in ((RecallKind.MEMORY, memories), (RecallKind.FILE, documents)):
-            for row in await tx.all(statement, **names):
+        for kind in (RecallKind.MEMORY, RecallKind.FILE):
+            for row in await tx.all(statements[kind], **_from(names, first, kind)):
                 source = await source_of_key(tx, kind, row["source_key"])
                 if source is not None and read < limit:
                     read += 1
@@ -180,11 +203,11 @@ class SqlRecallIndex(SqlPort):
         active = await tx.one("active_index", space_key=key)
         if building is None or active is None:
             return False
-        for statement in _TO_BUILD:
-            if await tx.all(statement, space_key=key, index_key=building["index_key"], limit=1):
+        for statement in _TO_BUILD.values():
+            if await tx.all(statement, space_key=key, index_key=building["index_key"], first=0, limit=1):
                 return False
         await tx.run("replace_index", index_key=active["index_key"])
-        await tx.run("activate_index", index_key=building["index_key"])
+        await tx.run("activate_index", index_key=building["index_key"], caught_up=active["caught_up"])
         await tx.run("drop_cursors_of_index", index_key=building["index_key"])
         return True
 
@@ -252,6 +275,15 @@ class SqlRecallIndex(SqlPort):
                 return await self._database.read(lambda tx: read(tx, MAX_QUICK_ROWS), quick=True)
         return await self._database.read(lambda tx: read(tx, _SEQUENCE_END))
 
+    async def epochs(self, indexes: Sequence[int]) -> dict[int, int]:
+        """Return the epochs of the active indexes among these."""
+
+        async def find(tx: Transaction) -> dict[int, int]:
+            rows = await tx.many("index_epochs", [(index,) for index in indexes])
+            return {row["index_key"]: row["epoch"] for row in rows}
+
+        return await self._database.read(find, quick=len(indexes) <= MAX_QUICK_ROWS) if indexes else {}
+
     @reads
     async def behind(self, tx: Transaction, space: SpaceId) -> int:
         """Return the number of messages that are not indexed yet."""
@@ -300,9 +332,19 @@ class SqlRecallIndex(SqlPort):
             own = await space_key(tx, space)
             found: dict[tuple[RecallKind, int], RecallSource] = {}
             messages = [(key,) for kind, key in dict.fromkeys(keys) if kind is RecallKind.MESSAGE]
-            for row in await tx.many("messages_of_keys", messages):
-                if row["thread_status"] != "deleted" and not is_forgotten(load_json(row["metadata"])):
-                    found[RecallKind.MESSAGE, row["message_key"]] = to_message_source(row, tool_name=None, revises=())
+            rows = [
+                row
+                for row in await tx.many("messages_of_keys", messages)
+                if row["thread_status"] != "deleted" and not is_forgotten(load_json(row["metadata"]))
+            ]
+            taints = await message_taints(tx, rows)
+            replaced = await superseding_memories(tx, own, [(row["thread_id"], row["id"]) for row in rows])
+            for row in rows:
+                found[RecallKind.MESSAGE, row["message_key"]] = replace(
+                    to_message_source(row, tool_name=None, revises=()),
+                    taint=taints[row["message_key"]],
+                    superseded_by=replaced.get((row["thread_id"], row["id"]), ()),
+                )
             for kind, key in dict.fromkeys(keys):
                 if kind is not RecallKind.MESSAGE:
                     source = await source_of_key(tx, kind, key, space_key=own)
@@ -367,6 +409,11 @@ async def _retire_building(tx: Transaction, key: int) -> None:
         await tx.run("replace_index", index_key=building["index_key"])
 
 
+def _from(names: dict[str, Any], first: Mapping[RecallKind, int], kind: RecallKind) -> dict[str, Any]:
+    """Return the parameters of a statement that finds sources of a kind."""
+    return names | {"first": first.get(kind, 0)}
+
+
 async def _messages_behind(tx: Transaction, key: int) -> int:
     row = await tx.one("messages_behind", space_key=key)
     assert row is not None
@@ -397,6 +444,7 @@ def _to_state(row: Row, building: Row | None) -> IndexState:
         length=row["length"],
         epoch=row["epoch"],
         building=building is not None,
+        caught_up=bool(row["caught_up"]),
     )
 
 

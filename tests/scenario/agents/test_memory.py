@@ -111,6 +111,17 @@ async def test_an_instruction_found_by_rule_is_in_the_prompts_of_its_author_unti
     assert "standing" not in retracted
 
 
+async def test_a_memory_file_that_is_too_long_to_read_is_left_out(workspace: AgentWorkspace) -> None:
+    workspace.agent(say("noted"), memory={"recall": True})
+    workspace.write("memory/MEMORY.md", "- The boat is called Juniper.\n" * 10_000)
+    workspace.write("memory/agents/bot/MEMORY.md", "- The berth is the outer one.\n")
+    async with workspace.open() as runtime:
+        run = await runtime.run_to_end("Where is the boat?")
+        assert run.status is RunStatus.COMPLETED
+        shown = (await segments(runtime, run))["memories"]
+    assert "outer one" in shown and "Juniper" not in shown
+
+
 async def test_an_excerpt_has_its_neighbours_if_there_is_room(
     any_workspace: AgentWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

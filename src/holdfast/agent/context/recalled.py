@@ -10,7 +10,7 @@ providers can cache the prompt, and a worker that takes over sends the same. Tex
 an agent that searches for it finds it, and is tainted then.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -26,8 +26,7 @@ from holdfast.domain.context import (
     RecalledMemory,
     recalled_memory,
 )
-from holdfast.domain.errors import NotFound
-from holdfast.domain.ids import MemoryId, MessageId
+from holdfast.domain.ids import MemoryId
 from holdfast.domain.instant import Instant
 from holdfast.domain.memory import (
     Memory,
@@ -90,8 +89,7 @@ def _latest_user_message(ctx: RunContext) -> Message | None:
 
 async def _statements(ctx: RunContext, message: Message) -> list[NewMemory]:
     """Return what rules find in a person's message, to propose it; the words are that person's own."""
-    run = ctx.run
-    if run.parent_run_id is not None or run.mode not in _RULE_MODES or untrusted_source(message) is not None:
+    if ctx.spawned or ctx.run.mode not in _RULE_MODES or untrusted_source(message) is not None:
         return []
     kept = []
     for number, found in enumerate(find_statements(plain_text(message.content), at=message.created_at)):
@@ -175,17 +173,13 @@ class _Recollection:
     async def _file_lines(self) -> list[_Line]:
         scopes, agent = self._settings.scopes, self._ctx.agent.name
         owners = [None] * (RecallScope.SPACE in scopes) + [agent] * (RecallScope.AGENT in scopes)
+        paths = [memory_path(MEMORY_FILE, agent=owner) for owner in owners]
         lines = []
-        for owner in owners:
-            path = memory_path(MEMORY_FILE, agent=owner)
-            try:
-                file = await self._ctx.memory.file(self._ctx.lease, path)
-            except NotFound:
-                continue
+        for file in await self._ctx.memory.files(self._ctx.lease, paths):
             text = self._budget.cut(file.text.splitlines()[:MAX_FILE_LINES], share=MAX_FILE_SHARE)
             if text and (tokens := self._budget.take(text)) is not None:
-                shown = f"{path}:\n{text}"
-                lines.append(_Line(shown, InjectedItem(kind=InjectionKind.FILE, id=path, tokens=tokens)))
+                shown = f"{file.path}:\n{text}"
+                lines.append(_Line(shown, InjectedItem(kind=InjectionKind.FILE, id=file.path, tokens=tokens)))
         return lines
 
     async def _found(self, standing: Sequence[Memory]) -> tuple[list[_Line], list[_Line]]:
@@ -193,7 +187,7 @@ class _Recollection:
         result = await self._search()
         hits = [hit for hit in result.hits if _above_floor(hit, result)]
         memories = await self._memories(hits)
-        messages = await self._messages(hits)
+        in_prompt = {message.id for message in self._ctx.conversation.messages} | {self._message.id}
         chosen: dict[str, _Line] = {}
         for each in standing:
             self._add(chosen, each.text, _memory_line(each), _memory_item(each, InjectionKind.STANDING, 0))
@@ -201,10 +195,11 @@ class _Recollection:
             if hit.kind is RecallKind.MEMORY and (memory := memories.get(MemoryId(hit.id))) is not None:
                 item = _memory_item(memory, InjectionKind.MEMORY, 0)
                 self._add(chosen, memory.text, _memory_line(memory), _scored(item, hit))
-            elif hit.kind is RecallKind.MESSAGE and (node := messages.get(MessageId(hit.id))) is not None:
-                item = InjectedItem(kind=InjectionKind.MESSAGE, id=node.id, at=node.at, thread_id=node.thread_id)
-                line = _message_line(node, hit.text)
-                self._add(chosen, hit.text, line, _scored(item, hit), heading=node.thread_id, sequence=node.sequence)
+            elif hit.kind is RecallKind.MESSAGE and self._may_quote(hit, in_prompt):
+                item = InjectedItem(kind=InjectionKind.MESSAGE, id=hit.id, at=hit.at, thread_id=hit.thread_id)
+                line = _said_line(hit, hit.text, speaker=hit.speaker if hit.role is Role.USER else None)
+                heading = hit.thread_id or ""
+                self._add(chosen, hit.text, line, _scored(item, hit), heading=heading, sequence=hit.sequence)
         await self._add_neighbours(chosen)
         lines = sorted(chosen.values(), key=lambda line: line.item.at or "")
         known = [line for line in lines if not line.heading]
@@ -246,7 +241,8 @@ class _Recollection:
             item = InjectedItem(kind=InjectionKind.NEIGHBOUR, id=node.id, at=node.at, thread_id=node.thread_id)
             text = node.text[:MAX_NEIGHBOUR_CHARS]
             if memory_digest(text) not in chosen:
-                self._add(chosen, text, _message_line(node, text), item, heading=node.thread_id)
+                line = _said_line(node, text, speaker=node.speaker)
+                self._add(chosen, text, line, item, heading=node.thread_id)
 
     async def _search(self) -> RecallResult:
         query = _query_text(plain_text(self._message.content))
@@ -271,21 +267,11 @@ class _Recollection:
         found = await self._ctx.memory.memories(self._ctx.lease, ids)
         return {memory.id: memory for memory in found if not memory.standing and self._in_scope(memory)}
 
-    async def _messages(self, hits: Sequence[RecallHit]) -> dict[MessageId, MessageNode]:
-        """Return the messages to quote: not those that the model sees anyway, nor those of tainted runs."""
-        scopes, here = self._settings.scopes, self._ctx.lease.thread_id
-        if RecallScope.SPACE not in scopes and RecallScope.THREAD not in scopes:
-            return {}
-        shown = {message.id for message in self._ctx.conversation.messages} | {self._message.id}
-        names = [
-            (hit.thread_id, MessageId(hit.id))
-            for hit in hits
-            if hit.kind is RecallKind.MESSAGE and hit.thread_id is not None
-            if RecallScope.SPACE in scopes or hit.thread_id == here
-            if hit.id not in shown or hit.thread_id != here
-        ]
-        found = await self._ctx.memory.messages(self._ctx.lease, names)
-        return {node.id: node for node in found if not node.taint}
+    def _may_quote(self, hit: RecallHit, in_prompt: Container[str]) -> bool:
+        """Return whether to quote a message: not one that the model sees anyway, nor one of a tainted run."""
+        scopes, here = self._settings.scopes, hit.thread_id == self._ctx.lease.thread_id
+        in_scope = RecallScope.SPACE in scopes or (RecallScope.THREAD in scopes and here)
+        return in_scope and not hit.taint and not (here and hit.id in in_prompt)
 
     def _in_scope(self, memory: Memory) -> bool:
         scopes = self._settings.scopes
@@ -347,10 +333,10 @@ def _memory_line(memory: Memory) -> str:
     return f"- [{memory.id} · {_when(memory)} · {memory.author or memory.origin}] {_one_line(memory.text)}"
 
 
-def _message_line(node: MessageNode, text: str) -> str:
-    speaker = node.speaker or node.role
-    superseded = f" (superseded by {', '.join(node.superseded_by)})" if node.superseded_by else ""
-    return f"- [{node.id} · {node.at[:10]} · {speaker}] {_one_line(text)}{_dates_note(text, at=node.at)}{superseded}"
+def _said_line(said: RecallHit | MessageNode, text: str, *, speaker: str | None) -> str:
+    superseded = f" (superseded by {', '.join(said.superseded_by)})" if said.superseded_by else ""
+    about = f"{said.id} · {said.at[:10]} · {speaker or said.role}"
+    return f"- [{about}] {_one_line(text)}{_dates_note(text, at=said.at)}{superseded}"
 
 
 def _dates_note(text: str, *, at: Instant) -> str:

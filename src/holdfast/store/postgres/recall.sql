@@ -4,6 +4,10 @@ SELECT thread_key, indexed_sequence AS position, next_sequence FROM threads
  WHERE space_key = :space_key AND indexed_sequence < next_sequence - 1
  ORDER BY listed_at DESC, thread_key DESC LIMIT :limit;
 
+-- name: index_epochs
+SELECT x.index_key, x.epoch
+  FROM unnest(:index_key::BIGINT[]) AS w (index_key) JOIN recall_indexes x ON x.index_key = w.index_key AND x.active = 1;
+
 -- name: term_counts
 SELECT t.term, t.term_key, t.df
   FROM unnest(:index_key::BIGINT[], :term::TEXT[]) AS w (index_key, term)

@@ -16,10 +16,13 @@ SELECT t.*, s.id AS space_id, (SELECT MAX(r.run_key) FROM runs r WHERE r.thread_
 
 -- name: begin_runs_on_threads
 -- Moves a thread to the top of its list, reserves sequences for the run's input, and gives a thread without runs a title.
+-- It is marked if its space has a recall index.
 UPDATE threads t SET last_run_at = b.now, listed_at = b.now, next_sequence = t.next_sequence + b.count,
        title = CASE WHEN t.last_run_at IS NULL THEN COALESCE(t.title, b.title) ELSE t.title END,
        folded_title = CASE WHEN t.last_run_at IS NULL THEN COALESCE(t.folded_title, b.folded_title)
-                           ELSE t.folded_title END
+                           ELSE t.folded_title END,
+       recalled = CASE WHEN EXISTS (SELECT 1 FROM recall_indexes x WHERE x.space_key = t.space_key AND x.active = 1)
+                       THEN 1 ELSE t.recalled END
   FROM unnest(:now::BIGINT[], :count::BIGINT[], :title::TEXT[], :folded_title::TEXT[], :thread_key::BIGINT[])
        AS b (now, count, title, folded_title, thread_key)
  WHERE t.thread_key = b.thread_key

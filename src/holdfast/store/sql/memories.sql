@@ -19,10 +19,12 @@ ON CONFLICT (space_key) DO UPDATE SET changes = memory_spaces.changes + 1;
 -- name: add_memory
 INSERT INTO memories (space_key, id, key, type, text, digest, title, category, importance, tags, status, supersedes, standing,
                       occurred_from, occurred_until, valid_from, valid_until, expires_at, happened_at, origin, taint, author,
-                      agent, thread_id, run_id, sources, entities, relations, version, changed_by, created_at, updated_at)
+                      agent, thread_id, run_id, sources, entities, relations, version, changed_by, created_at, updated_at,
+                      recalled)
 VALUES (:space_key, :id, :key, :type, :text, :digest, :title, :category, :importance, :tags, :status, :supersedes, :standing,
         :occurred_from, :occurred_until, :valid_from, :valid_until, :expires_at, :happened_at, :origin, :taint, :author,
-        :agent, :thread_id, :run_id, :sources, :entities, :relations, 1, :changed_by, :now, :now)
+        :agent, :thread_id, :run_id, :sources, :entities, :relations, 1, :changed_by, :now, :now,
+        CASE WHEN EXISTS (SELECT 1 FROM recall_indexes x WHERE x.space_key = :space_key AND x.active = 1) THEN 1 ELSE 0 END)
 ON CONFLICT (space_key, id) DO NOTHING
 RETURNING memory_key;
 

@@ -26,20 +26,41 @@ UPDATE recall_indexes SET epoch = epoch + 1 WHERE space_key = :space_key;
 UPDATE recall_indexes SET active = -index_key WHERE index_key = :index_key;
 
 -- name: activate_index
-UPDATE recall_indexes SET active = 1 WHERE index_key = :index_key;
+UPDATE recall_indexes SET active = 1, caught_up = :caught_up WHERE index_key = :index_key;
 
 -- name: count_items
 UPDATE recall_indexes SET next_seq = next_seq + :added, items = items + :items, length = length + :length
  WHERE index_key = :index_key;
 
 -- name: spaces_to_index
--- A space has an index from its first search on; until then nothing is indexed.
-SELECT s.id FROM recall_indexes x JOIN spaces s ON s.space_key = x.space_key
- WHERE x.active = 1
-   AND (EXISTS (SELECT 1 FROM threads t WHERE t.space_key = x.space_key AND t.indexed_sequence < t.next_sequence - 1)
-        OR EXISTS (SELECT 1 FROM memories m WHERE m.space_key = x.space_key AND m.indexed_version < m.version)
-        OR EXISTS (SELECT 1 FROM recall_documents d WHERE d.space_key = x.space_key AND d.indexed_version < d.version)
-        OR EXISTS (SELECT 1 FROM recall_indexes b WHERE b.space_key = x.space_key AND b.active = 0));
+-- A space has an index from its first search on; until then nothing is indexed. It goes from space to space with something
+-- to index, and looks at no other.
+WITH RECURSIVE
+threads_of (space_key) AS (
+    SELECT MIN(t.space_key) FROM threads t WHERE t.recalled = 1 AND t.indexed_sequence < t.next_sequence - 1
+    UNION ALL
+    SELECT (SELECT MIN(t.space_key) FROM threads t
+             WHERE t.recalled = 1 AND t.indexed_sequence < t.next_sequence - 1 AND t.space_key > o.space_key)
+      FROM threads_of o WHERE o.space_key IS NOT NULL),
+memories_of (space_key) AS (
+    SELECT MIN(m.space_key) FROM memories m WHERE m.recalled = 1 AND m.indexed_version < m.version
+    UNION ALL
+    SELECT (SELECT MIN(m.space_key) FROM memories m
+             WHERE m.recalled = 1 AND m.indexed_version < m.version AND m.space_key > o.space_key)
+      FROM memories_of o WHERE o.space_key IS NOT NULL),
+found (space_key) AS (
+    SELECT space_key FROM threads_of
+    UNION SELECT space_key FROM memories_of
+    UNION SELECT d.space_key FROM recall_documents d WHERE d.indexed_version < d.version
+    UNION SELECT x.space_key FROM recall_indexes x WHERE x.active = 1 AND x.caught_up = 0
+    UNION SELECT x.space_key FROM recall_indexes x WHERE x.active = 0)
+SELECT s.id FROM found f
+  JOIN recall_indexes x ON x.space_key = f.space_key AND x.active = 1
+  JOIN spaces s ON s.space_key = f.space_key
+ ORDER BY f.space_key;
+
+-- name: mark_caught_up
+UPDATE recall_indexes SET caught_up = 1 WHERE index_key = :index_key;
 
 -- name: threads_behind
 -- Threads with messages after the cursor of the active index.
@@ -64,19 +85,20 @@ SELECT document_key AS source_key, version FROM recall_documents
 SELECT t.thread_key, COALESCE(c.position, -1) AS position, t.indexed_sequence + 1 AS next_sequence
   FROM threads t
   LEFT JOIN recall_cursors c ON c.index_key = :index_key AND c.kind = 'message' AND c.source_key = t.thread_key
- WHERE t.space_key = :space_key AND COALESCE(c.position, -1) < t.indexed_sequence
+ WHERE t.space_key = :space_key AND t.recalled = 1 AND t.thread_key >= :first
+   AND COALESCE(c.position, -1) < t.indexed_sequence
  ORDER BY t.thread_key LIMIT :limit;
 
 -- name: memories_to_build
 SELECT m.memory_key AS source_key FROM memories m
   LEFT JOIN recall_cursors c ON c.index_key = :index_key AND c.kind = 'memory' AND c.source_key = m.memory_key
- WHERE m.space_key = :space_key AND COALESCE(c.position, 0) < m.indexed_version
+ WHERE m.space_key = :space_key AND m.memory_key >= :first AND COALESCE(c.position, 0) < m.indexed_version
  ORDER BY m.memory_key LIMIT :limit;
 
 -- name: documents_to_build
 SELECT d.document_key AS source_key FROM recall_documents d
   LEFT JOIN recall_cursors c ON c.index_key = :index_key AND c.kind = 'file' AND c.source_key = d.document_key
- WHERE d.space_key = :space_key AND COALESCE(c.position, 0) < d.indexed_version
+ WHERE d.space_key = :space_key AND d.document_key >= :first AND COALESCE(c.position, 0) < d.indexed_version
  ORDER BY d.document_key LIMIT :limit;
 
 -- name: build_progress
@@ -110,11 +132,11 @@ DELETE FROM recall_documents WHERE document_key = :document_key;
 SELECT id FROM recall_documents WHERE space_key = :space_key ORDER BY id;
 
 -- name: move_thread_cursor
-UPDATE threads SET indexed_sequence = :position WHERE thread_key = :source_key AND indexed_sequence = :expected
+UPDATE threads SET indexed_sequence = :position, recalled = 1 WHERE thread_key = :source_key AND indexed_sequence = :expected
 RETURNING thread_key;
 
 -- name: move_memory_cursor
-UPDATE memories SET indexed_version = :position
+UPDATE memories SET indexed_version = :position, recalled = 1
  WHERE memory_key = :source_key AND version = :position AND indexed_version < :position
 RETURNING memory_key;
 

@@ -31,6 +31,12 @@ SELECT DISTINCT o.thread_id, o.message_id, m.memory_key, m.status, m.superseded_
   JOIN memories m ON m.memory_key = o.memory_key
  ORDER BY m.memory_key;
 
+-- name: given_values
+-- The values that runs were created with; none that they inherited.
+WITH wanted (run_key, name) AS (VALUES (:run_key, :name))
+SELECT v.run_key, v.value
+  FROM wanted w CROSS JOIN run_values v ON v.run_key = w.run_key AND v.name = w.name AND v.at_sequence = -1;
+
 -- name: values_as_of
 -- The values of names as of the sequence `cut`, own or inherited; null for none.
 WITH wanted (run_key, name, cut) AS (VALUES (:run_key, :name, :cut))

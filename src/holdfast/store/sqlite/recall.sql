@@ -5,6 +5,11 @@ SELECT thread_key, indexed_sequence AS position, next_sequence FROM threads INDE
  WHERE space_key = :space_key AND indexed_sequence < next_sequence - 1
  ORDER BY listed_at DESC, thread_key DESC LIMIT :limit;
 
+-- name: index_epochs
+WITH wanted (index_key) AS (VALUES (:index_key))
+SELECT x.index_key, x.epoch
+  FROM wanted w CROSS JOIN recall_indexes x ON x.index_key = w.index_key AND x.active = 1;
+
 -- name: term_counts
 WITH wanted (index_key, term) AS (VALUES (:index_key, :term))
 SELECT t.term, t.term_key, t.df

@@ -15,11 +15,14 @@ SELECT t.*, s.id AS space_id, (SELECT MAX(r.run_key) FROM runs r WHERE r.thread_
 
 -- name: begin_runs_on_threads
 -- Moves a thread to the top of its list, reserves sequences for the run's input, and gives a thread without runs a title.
+-- It is marked if its space has a recall index.
 WITH begun (now, count, title, folded_title, thread_key) AS (VALUES (:now, :count, :title, :folded_title, :thread_key))
 UPDATE threads SET last_run_at = b.now, listed_at = b.now, next_sequence = next_sequence + b.count,
        title = CASE WHEN last_run_at IS NULL THEN COALESCE(threads.title, b.title) ELSE threads.title END,
        folded_title = CASE WHEN last_run_at IS NULL THEN COALESCE(threads.folded_title, b.folded_title)
-                           ELSE threads.folded_title END
+                           ELSE threads.folded_title END,
+       recalled = CASE WHEN EXISTS (SELECT 1 FROM recall_indexes x WHERE x.space_key = threads.space_key AND x.active = 1)
+                       THEN 1 ELSE threads.recalled END
   FROM begun b
  WHERE threads.thread_key = b.thread_key
 RETURNING thread_key, next_sequence, title;
