@@ -13,6 +13,7 @@ from holdfast.domain.recall import RecallQuery
 from holdfast.memory.indexing import Analysis
 from holdfast.memory.recall import SpaceRecall
 from holdfast.memory.static_vectors import StaticVectors
+from holdfast.ports.memory import Embedder
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import assistant, user
@@ -88,8 +89,8 @@ async def test_the_first_search_reads_the_tables_off_the_event_loop(
 ) -> None:
     """With any embedder tokens are compared, which are rows of the tables."""
     tables = WatchedTables()
-    chosen = {"static": tables, "letters": LetterEmbedder(), "off": None}[embedder]
-    recall = SpaceRecall(store.recall_index, Analysis(chosen, tables, lambda text: text), clock)
+    choices: dict[str, Embedder | None] = {"static": tables, "letters": LetterEmbedder(), "off": None}
+    recall = SpaceRecall(store.recall_index, Analysis(choices[embedder], tables, lambda text: text), clock)
     await say(store, CAT, DOG)
     found = await recall.search(SPACE, RecallQuery(text="the cat"))
     assert [hit.text for hit in found.hits][:1] == [CAT]

@@ -253,7 +253,7 @@ WITHOUT_SPACE: Final = {
     "notifications.dispatch": "one dispatcher serves all spaces",
     **dict.fromkeys([f"webhooks.{name}" for name in ("claim", "settle", "next_due", "prune")], "a loop for all spaces"),
     **dict.fromkeys(
-        [f"recall_index.{name}" for name in ("spaces", "rows", "lexical", "drop_replaced")],
+        [f"recall_index.{name}" for name in ("spaces", "rows", "lexical", "drop_replaced", "epochs", "mark_caught_up")],
         "one indexer serves all spaces, and an index belongs to one",
     ),
     **dict.fromkeys(["outlines.pending", "outlines.put"], "one outliner serves all spaces"),

@@ -14,7 +14,6 @@ from holdfast.domain.context import (
     InjectedItem,
     InjectionKind,
     RecalledMemory,
-    recalled_memory,
 )
 from holdfast.domain.distillation import (
     DISTILLER_PREFIX,
@@ -60,10 +59,10 @@ def queue_distillation(ctx: RunContext) -> NewRun | None:
     settings = None if ctx.agent.memory is None else ctx.agent.memory.distillation
     if settings is None or ctx.spawned:
         return None
-    memory = recalled_memory(ctx.values)
+    memory = ctx.recalled
     runs = list(dict.fromkeys([*memory.undistilled, ctx.run.id]))
     due = len(runs) >= settings.every
-    ctx.set_values({RECALL_VALUE: msgspec.to_builtins(replace(memory, undistilled=[] if due else runs))})
+    ctx.set_recalled(replace(memory, undistilled=[] if due else runs))
     if not due:
         return None
     names = ", ".join(runs)
@@ -89,7 +88,7 @@ def queue_distillation(ctx: RunContext) -> NewRun | None:
 
 async def read_distilled_runs(ctx: RunContext) -> None:
     """Put what was said in the runs to distil, and what is known about it, into the prompt, once."""
-    memory = recalled_memory(ctx.values)
+    memory = ctx.recalled
     if memory.message_id is not None:
         return
     said = await _said(ctx, memory)
@@ -107,12 +106,12 @@ async def read_distilled_runs(ctx: RunContext) -> None:
         InjectedItem(kind=InjectionKind.MESSAGE, id=node.id, at=node.at, thread_id=node.thread_id) for node in said
     ]
     filled = replace(memory, message_id=ctx.conversation.last_user_id, recalled="\n".join(lines), items=items)
-    ctx.set_values({RECALL_VALUE: msgspec.to_builtins(filled)})
+    ctx.set_recalled(filled)
 
 
 async def distilled_memories(ctx: RunContext, output: Json) -> list[NewMemory]:
     """Return the statements of the distiller that hold, and log how many were dropped and why."""
-    memory = recalled_memory(ctx.values)
+    memory = ctx.recalled
     said = {node.id: node for node in await _said(ctx, memory)}
     known = [MemoryId(item.id) for item in memory.items if item.kind is InjectionKind.MEMORY]
     kept: list[NewMemory] = []

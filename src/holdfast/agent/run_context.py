@@ -20,6 +20,7 @@ from holdfast.domain.agent import Agent
 from holdfast.domain.agent_version import LiveRules
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
+from holdfast.domain.context import NO_MEMORY, RECALL_VALUE, RecalledMemory, recalled_memory
 from holdfast.domain.errors import HoldfastError, LeaseLost, Unavailable
 from holdfast.domain.events.custom import FolderNotice, McpServerUnavailable, RunTainted
 from holdfast.domain.ids import ToolCallId
@@ -128,6 +129,7 @@ class RunContext:
     """The agent as of the version of the run, with the settings of the workspace."""
     _rights: Sequence[Rights] = ()
     _rules: Mapping[str, LiveRules] = field(default_factory=dict)
+    _recalled: tuple[Json, RecalledMemory] = (None, NO_MEMORY)
 
     def __post_init__(self) -> None:
         self.run = self.lease.run
@@ -152,6 +154,20 @@ class RunContext:
         self.remote_tools = remote_tools
         self._definition, self._rights = agent, inherited_rights(self.values)
         self.update_agent()
+
+    @property
+    def recalled(self) -> RecalledMemory:
+        """What was recalled for the latest user message."""
+        value = self.values.get(RECALL_VALUE)
+        if value is not self._recalled[0]:
+            self._recalled = value, recalled_memory(self.values)
+        return self._recalled[1]
+
+    def set_recalled(self, memory: RecalledMemory) -> None:
+        """Change what was recalled, now and in the next commit."""
+        value = msgspec.to_builtins(memory)
+        self._recalled = value, memory
+        self.set_values({RECALL_VALUE: value})
 
     @property
     def spawned(self) -> bool:

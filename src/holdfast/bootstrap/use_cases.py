@@ -83,7 +83,7 @@ class PrincipalUseCases:
             self._queue_limit = QueueLimit(store.run_counts, max_queued=max_queued_runs)
         self._cache: dict[Principal, UseCases] = {}
         self._memory_file_index = MemoryFileIndex(
-            FolderMemoryFiles(holdfast.working_folders), holdfast.recall, self._clock
+            FolderMemoryFiles(holdfast.working_folders, self._clock), holdfast.recall, self._clock
         )
         self.authenticator = CachedKeyAuthenticator(store.api_keys, self._clock)
         self.ticket_authenticator = TicketAuthenticator(store.tickets, self.authenticator, self._clock)
@@ -215,7 +215,7 @@ class PrincipalUseCases:
                 principal=name,
             ),
             memory_store=store.memories,
-            memory_files=MemoryFileControl(FolderMemoryFiles(holdfast.working_folders), store.spaces),
+            memory_files=MemoryFileControl(FolderMemoryFiles(holdfast.working_folders, self._clock), store.spaces),
             recall=recall,
             search=SearchControl(
                 recall=recall,

@@ -207,7 +207,7 @@ async def open_workspace(
                 store.memory_graph,
                 store.messages,
                 recall.search,
-                FolderMemoryFiles(tools.folders),
+                FolderMemoryFiles(tools.folders, now),
                 tools.redaction.text,
             ),
             subagents=LocalSubagentRuns(store.runs, store.subscriptions, store.journal, store.values),

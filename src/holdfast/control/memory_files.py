@@ -1,12 +1,12 @@
 """Memory files in the folder `memory` of a workspace, and in a folder of its own for each other space."""
 
 import os
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import log
 from threading import Lock
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from holdfast.domain.errors import Conflict, Invalid, MemoryFileChanged, NotFound, TooLarge
 from holdfast.domain.ids import SpaceId
@@ -40,16 +40,29 @@ from holdfast.tools.thread_pool import run_in_thread
 MAX_WRITE_TRIES: Final = 20
 """Tries of a change while others change the same file."""
 _WRITE_MARK: Final = f"memory-{os.getpid()}"
+MAX_KEPT_FILES: Final = 256
+"""Files whose text stays in memory for the next run."""
+MIN_KEPT_AGE_MS: Final = 1_000
+"""A file that was changed later than this may change again within the same time of change: it is read again."""
 _write_lock: Final = Lock()
 """Held while this process writes a memory file: an earlier attempt with the same mark is thought to be lost."""
 _Result = TypeVar("_Result")
 
 
+class _KeptFile(NamedTuple):
+    """A file as it was read, with its stamp; without one it must be read again."""
+
+    file: MemoryFile
+    stamp: tuple[int, ...] | None
+
+
 class FolderMemoryFiles:
     """`MemoryFiles` in folders."""
 
-    def __init__(self, folders: WorkingFolders) -> None:
+    def __init__(self, folders: WorkingFolders, clock: Clock) -> None:
         self._folders = folders
+        self._clock = clock
+        self._kept: OrderedDict[tuple[SpaceId, MemoryPath], _KeptFile] = OrderedDict()
 
     async def all(self, space: SpaceId) -> list[MemoryFileInfo]:
         """Return the files of the space and its agents, by path."""
@@ -73,17 +86,31 @@ class FolderMemoryFiles:
         return file
 
     async def get_many(self, space: SpaceId, paths: Sequence[MemoryPath]) -> list[MemoryFile]:
-        """Return the files that exist and can be read."""
+        """Return the files that exist and can be read; those that have not changed since are not read again."""
+        folder = memory_folder(space)
+        stamps = {path: self._folders.stamp(folder, WorkingPath(path)) for path in paths}
+        found: dict[MemoryPath, MemoryFile] = {}
+        for path, stamp in stamps.items():
+            kept = self._kept.pop((space, path), None)
+            if kept is not None and stamp == kept.stamp:
+                self._kept[space, path], found[path] = kept, kept.file
+        changed = [path for path, stamp in stamps.items() if stamp is not None and path not in found]
 
-        def read(folder: WorkingFolder) -> list[MemoryFile]:
-            found: list[MemoryFile] = []
-            for path in paths:
-                with suppress(TooLarge, Invalid):  # a person may have written anything
-                    file = _read(folder, path)[1]
-                    found += [] if file is None else [file]
-            return found
+        settled = 1_000_000 * (self._clock.now() - MIN_KEPT_AGE_MS)
 
-        return await self._read_in_folder(space, read, missing=[])
+        def read(folder: WorkingFolder) -> list[_KeptFile]:
+            return [kept for path in changed if (kept := _read_to_keep(folder, path, settled=settled)) is not None]
+
+        fresh: list[_KeptFile] = []
+        if changed:
+            fresh = await self._read_in_folder(space, read, missing=fresh)
+        for kept in fresh:
+            found[kept.file.path] = kept.file
+            if kept.stamp is not None:
+                self._kept[space, kept.file.path] = kept
+        while len(self._kept) > MAX_KEPT_FILES:
+            self._kept.popitem(last=False)
+        return [found[path] for path in paths if path in found]
 
     async def change(self, space: SpaceId, path: MemoryPath, change: MemoryFileChange) -> MemoryFile:
         """Make a change, again if somebody else changes the file meanwhile."""
@@ -263,6 +290,16 @@ def _files(folder: WorkingFolder) -> Iterator[MemoryFile]:
             file = _read(folder, path)[1]
             if file is not None:
                 yield file
+
+
+def _read_to_keep(folder: WorkingFolder, path: MemoryPath, *, settled: int) -> _KeptFile | None:
+    """Return a file that can be read: a person may have written anything."""
+    with suppress(TooLarge, Invalid):
+        snapshot, file = _read(folder, path)
+        if snapshot is not None and file is not None:
+            *_, modified, changed = snapshot.stamp
+            return _KeptFile(file, snapshot.stamp if max(modified, changed) < settled else None)
+    return None
 
 
 def _read(folder: WorkingFolder, path: MemoryPath) -> tuple[FileSnapshot | None, MemoryFile | None]:

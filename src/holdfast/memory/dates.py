@@ -180,6 +180,7 @@ _PATTERNS: Final[tuple[tuple[tuple[str, ...], re.Pattern[str], _Meaning], ...]] 
     ),
 )
 """What a text must hold, in small letters, to have such a date; the pattern; and what it means."""
+_ANY_PART: Final = re.compile("|".join(sorted({re.escape(part) for parts, *_ in _PATTERNS for part in parts})))
 _AMBIGUOUS: Final = frozenset({"may", "mar", "march", "jan", "sep", "dec", "jun", "jul"})
 """Words that are also other words or names: alone they mean a month only after a preposition."""
 _PREPOSITION: Final = re.compile(r"\b(in|on|since|until|by|last|this|next|of|during|for)\s+$", re.I)
@@ -189,9 +190,9 @@ def find_dates(text: str, *, at: Instant) -> list[FoundDate]:
     """Return the dates that `text`, said at a time, names, in its order; those that do not exist are left out."""
     found: list[FoundDate] = []
     small = text.lower()
-    possible = [each for each in _PATTERNS if any(part in small for part in each[0])]
-    if not possible:
+    if _ANY_PART.search(small) is None:
         return found
+    possible = [each for each in _PATTERNS if any(part in small for part in each[0])]
     base = datetime.fromisoformat(at).astimezone(UTC).date()
     for _, pattern, meaning in possible:
         for match in pattern.finditer(text):

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -50,6 +50,8 @@ class Analysis:
         self.embedder = embedder
         self.tables = tables
         self._redact = redact
+        self._tail: dict[_SourceName, list[Passage]] = {}
+        """What searches have analysed and no index has taken yet."""
 
     @property
     def id(self) -> str:
@@ -96,6 +98,35 @@ class Analysis:
             )
         ]
 
+    def split_tail(self, sources: Sequence[RecallSource]) -> list[Passage]:
+        """Return the passages of sources that are not indexed yet, and keep them for the indexer."""
+        passages = self.split(sources)
+        if len(self._tail) < MAX_POSTPONED_MESSAGES:
+            self._tail |= _by_source(passages)
+        return passages
+
+    def take(self, sources: Sequence[RecallSource]) -> list[Passage]:
+        """Return the passages of sources; a search may have analysed them already."""
+        found: dict[_SourceName, list[Passage]] = {}
+        missing: list[RecallSource] = []
+        for source in sources:
+            kept = self._tail.pop(_source_name(source), None)
+            if kept is not None and kept[0].source == source:  # forgetting may have changed its text
+                found[_source_name(source)] = kept
+            else:
+                missing.append(source)
+        found |= _by_source(self.split(missing))
+        return [passage for source in sources for passage in found.get(_source_name(source), ())]
+
+    def tail_names(self) -> "list[_SourceName]":
+        """Return the names of the sources whose passages are kept."""
+        return list(self._tail)
+
+    def drop_tail(self, names: "Sequence[_SourceName]") -> None:
+        """Drop what was kept and not taken."""
+        for name in names:
+            self._tail.pop(name, None)
+
     def _static_vectors(self, tokens: "Sequence[NDArray[Any]]") -> Sequence[bytes | None]:
         """Return the vectors of texts, if the embedder makes them of their tokens."""
         from holdfast.memory.space_index import pack_vectors
@@ -122,6 +153,21 @@ class Analysis:
         return [replace(each, vector=vector) for each, vector in zip(passages, vectors, strict=True)]
 
 
+_SourceName: TypeAlias = tuple[RecallKind, int, int]
+"""Kind, key and version of a source."""
+
+
+def _source_name(source: RecallSource) -> _SourceName:
+    return source.kind, source.key, source.position
+
+
+def _by_source(passages: Sequence[Passage]) -> dict[_SourceName, list[Passage]]:
+    found: dict[_SourceName, list[Passage]] = {}
+    for passage in passages:
+        found.setdefault(_source_name(passage.source), []).append(passage)
+    return found
+
+
 def _named(source: RecallSource, text: str) -> str:
     """Return a text with the name of who said it, by which a message is found too."""
     named = source.kind is RecallKind.MESSAGE and source.speaker is not None
@@ -143,11 +189,13 @@ class Indexer:
 
     async def run_once(self, *, may_index: Callable[[SpaceId], bool] = lambda _: True) -> None:
         """Index everything that is pending in the spaces for which `may_index` holds, resting between batches."""
+        analysed = self.analysis.tail_names()
         for space in await self._index.spaces():
             try:
                 await self.index_space(space, rest=True, may_index=may_index)
             except (NotFound, _EmbedderAway):  # the space was deleted meanwhile, or waits for the embedder
                 continue
+        self.analysis.drop_tail(analysed)
         while await self._index.drop_replaced(limit=DROPPED_PER_BATCH):
             pass
 
@@ -200,7 +248,7 @@ class Indexer:
             return ()
         behind = len(batch.sources) >= self._limit
         self._limit = min(2 * self._limit, MAX_SOURCES_PER_BATCH) if behind else SOURCES_PER_BATCH
-        passages = await asyncio.to_thread(self.analysis.split, batch.sources)
+        passages = await asyncio.to_thread(self.analysis.take, batch.sources)
         if vectors:
             passages = await self._embed(passages)
         else:

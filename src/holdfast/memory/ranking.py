@@ -178,11 +178,14 @@ class Corpus:
         found = [part.cosines(query) for part in self._parts]
         return found[0] if len(found) == 1 else numpy.concatenate(found)
 
-    def tokens_of(self, passage: int) -> "NDArray[Any]":
-        """Return the tokens of a passage."""
-        if self.tail is not None and passage >= self.first_tail_passage:
-            return self.tail.tokens_of(passage - self.first_tail_passage)
-        return self.indexed.tokens_of(passage)
+    def tokens(self, passages: "NDArray[Any]") -> "tuple[NDArray[Any], NDArray[Any]]":
+        """Return the tokens of passages in ascending order, one after the other, and how many each has."""
+        if self.tail is None:
+            return self.indexed.tokens(passages)
+        own = int(numpy.searchsorted(passages, self.first_tail_passage))
+        indexed = self.indexed.tokens(passages[:own])
+        tail = self.tail.tokens(passages[own:] - self.first_tail_passage)
+        return numpy.concatenate([indexed[0], tail[0]]), numpy.concatenate([indexed[1], tail[1]])
 
     def token_items(self, tokens: "NDArray[Any]") -> "NDArray[Any]":
         """Return the number of passages that hold each token."""
@@ -269,19 +272,20 @@ class Ranker:
         wanted, times = numpy.unique(query, return_counts=True)
         base = self._parts["lexical"] + self._parts["vector"]
         best = _best(base, TOKEN_CANDIDATES)
-        passages = self._found[best[base[best] > 0]]
-        texts = [(passage, tokens) for passage in passages if len(tokens := self._corpus.tokens_of(int(passage)))]
-        if not len(wanted) or not texts:
+        passages = numpy.sort(self._found[best[base[best] > 0]])
+        tokens, counts = self._corpus.tokens(passages)
+        passages, counts = passages[counts > 0], counts[counts > 0]
+        if not len(wanted) or not len(passages):
             return
         items = self._corpus.items
         weights = times * numpy.array([idf(items, int(count)) for count in self._corpus.token_items(wanted)])
-        every, flat = _distinct_tokens(numpy.concatenate([tokens for _, tokens in texts]))
+        every, flat = _distinct_tokens(tokens)
         similar = tables.token_cosines(wanted, every) - TOKEN_COSINE_FLOOR
-        starts = numpy.cumsum([0, *(len(tokens) for _, tokens in texts[:-1])])
+        starts = numpy.cumsum(counts) - counts
         nearest = numpy.maximum(numpy.maximum.reduceat(similar[:, flat], starts, axis=1), 0)
         sums = (weights[:, None] * nearest).sum(axis=0)
         if sums.max() > 0:
-            self._add("tokens", numpy.array([passage for passage, _ in texts]), TOKEN_WEIGHT * sums / sums.max())
+            self._add("tokens", passages, TOKEN_WEIGHT * sums / sums.max())
 
     def _add(self, part: str, passages: "NDArray[Any]", scores: "NDArray[Any]") -> None:
         """Add a part of the scores of passages."""
@@ -351,7 +355,8 @@ class Ranker:
         score = found.own + found.memory
         givers = numpy.flatnonzero(score)
         threads, places = numpy.unique(self._corpus.group("thread", found.groups[givers]), return_inverse=True)
-        talks = numpy.array([thread != NONE and self._corpus.is_conversation(int(thread)) for thread in threads])
+        known, asked = self._corpus.indexed.conversations, self._corpus.is_conversation
+        talks = numpy.array([thread in known or (thread != NONE and asked(thread)) for thread in threads.tolist()])
         givers = givers[talks[places]] if len(givers) else givers
         given: list[tuple[NDArray[Any], NDArray[Any]]] = []
         for following in (False, True):

@@ -190,7 +190,7 @@ class SpaceRecall:
         passages: list[Passage] = []
         if snapshot.tail:
             chars = sum(len(source.text) for source in snapshot.tail)
-            passages = await _run(lambda: self.analysis.split(snapshot.tail), size=chars)
+            passages = await _run(lambda: self.analysis.split_tail(snapshot.tail), size=chars)
         await _run(lambda: cached.tail.update(snapshot.pending, passages), size=50 * len(passages))
 
     def _keep(self, space: SpaceId, cached: "_CachedSpace") -> None:

@@ -256,15 +256,20 @@ class SpaceIndex:
                     self.names.setdefault(word, []).append(number)
         return number
 
-    def tokens_of(self, passage: int) -> "NDArray[Any]":
-        """Return the tokens of a passage."""
+    def tokens(self, passages: "NDArray[Any]") -> "tuple[NDArray[Any], NDArray[Any]]":
+        """Return the tokens of passages, one after the other, and how many each has."""
+        if not len(passages):
+            return self._tokens.array[:0], numpy.zeros(0, dtype=numpy.int64)
         ends = self._token_ends.array
-        start = int(ends[passage - 1]) if passage else 0
-        return self._tokens.array[start : int(ends[passage])]
+        starts = numpy.where(passages > 0, ends[passages - 1], 0)
+        counts = ends[passages] - starts
+        until = numpy.cumsum(counts)
+        places = numpy.repeat(starts - until + counts, counts) + numpy.arange(until[-1])
+        return self._tokens.array[places], counts
 
     def discount_tokens(self, passage: int) -> None:
         """Count the tokens of a passage no more."""
-        self.token_items[self.tokens_of(passage)] -= 1
+        self.token_items[self.tokens(numpy.array([passage]))[0]] -= 1
 
     def cut_thread(self, thread: int, *, before: int | None) -> None:
         """Let a message of a thread, or the next one, follow none here: those before it are elsewhere."""

@@ -106,6 +106,9 @@ class WorkingFolders(Protocol):
 
         """
 
+    def stamp(self, name: str, path: WorkingPath) -> tuple[int, ...] | None:
+        """Return the stamp that a snapshot of a file would have; null if it cannot be read. It opens nothing."""
+
     def reserve(self, name: str, path: WorkingPath) -> bool:
         """Reserve an unused path in a folder by creating an empty folder there; return whether it was created.
 

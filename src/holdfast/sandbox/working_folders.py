@@ -269,6 +269,13 @@ class WorkspaceFolders:
         with self.open(name) as folder:
             yield folder
 
+    def stamp(self, name: str, path: WorkingPath) -> tuple[int, ...] | None:
+        """Return the stamp of a file."""
+        try:
+            return _stamp(os.stat(os.path.join(self._workspace, name, path), follow_symlinks=False))
+        except OSError:
+            return None
+
     def reserve(self, name: str, path: WorkingPath) -> bool:
         """Reserve a path by creating an empty folder there; return false if the path exists."""
         folder, last = split_path(path)

@@ -66,8 +66,12 @@ class Redaction:
                 text = text.replace(secret, REDACTED)
         if "PRIVATE KEY-----" in text:
             text = _PRIVATE_KEY.sub(REDACTED, text)
-        if not any(mark in text for mark in _KEY_MARKS) and is_unicode(text):
-            return text
+        for mark in _KEY_MARKS:  # a loop: `any` takes twice as long, and every chunk of a stream comes here
+            if mark in text:
+                break
+        else:
+            if is_unicode(text):
+                return text
         redacted = _API_KEY.sub(_REPLACEMENT, text)
         # A key right behind another one is found in the second pass: the first consumed the character between them.
         return redacted if redacted == text else _API_KEY.sub(_REPLACEMENT, redacted)

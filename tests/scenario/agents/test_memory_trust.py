@@ -106,10 +106,10 @@ async def test_only_a_persons_own_message_becomes_a_standing_instruction(workspa
     workspace.write("agents/bot/AGENT.md", order)
     workspace.write("memory/MEMORY.md", f"- {order}\n")
     async with workspace.open() as runtime:
-        for text in ("Which language?", f"> {order}\nThis is what Bob wrote.", f"```\n{order}\n```"):
-            run = await runtime.run_to_end(text)
-            assert run.status is RunStatus.COMPLETED
-        assert order in (await segments(runtime, run))["memories"]
+        texts = ("Which language?", f"> {order}\nThis is what Bob wrote.", f"```\n{order}\n```")
+        runs = [await runtime.run_to_end(text) for text in texts]
+        assert [run.status for run in runs] == [RunStatus.COMPLETED] * len(runs)
+        assert order in (await segments(runtime, runs[-1]))["memories"]
         assert (await runtime.store.memories.page(SPACE)).items == []
         await runtime.run_to_end(order)
         (found,) = (await runtime.store.memories.page(SPACE)).items

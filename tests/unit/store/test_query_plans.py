@@ -68,14 +68,15 @@ async def test_what_recall_lacks_is_read_from_an_index_that_holds_nothing_else(
 async def test_the_indexer_goes_from_space_to_space_with_something_to_index(tmp_path: Path) -> None:
     """A pass costs no more with spaces, threads and memories that are indexed, or whose space nobody searches."""
     plan = await query_plan(tmp_path / "holdfast.db", "spaces_to_index")
-    indexes = ("threads_to_recall", "memories_to_recall", "recall_documents_to_index", "recall_indexes_behind")
-    for index in (*indexes, "recall_indexes_built"):
+    for index in ("threads_to_recall", "memories_to_recall", "recall_documents_to_index"):
         assert [step for step in plan if f"INDEX {index}" in step], (index, plan)
+    assert [step for step in plan if "INDEX recall_indexes_by_state (active=? AND caught_up=?)" in step], plan
+    assert [step for step in plan if "INDEX recall_indexes_by_state (active=?)" in step], plan
     for table in ("t", "m", "d", "x", "s"):
         reads = [step for step in plan if step.startswith((f"SCAN {table}", f"SEARCH {table} "))]
         assert [step for step in reads if step == f"SCAN {table}"] == [], plan
     plan = await query_plan(tmp_path / "holdfast.db", "replaced_index")
-    assert [step for step in plan if "INDEX recall_indexes_replaced" in step], plan
+    assert [step for step in plan if "INDEX recall_indexes_by_state" in step], plan
 
 
 async def test_a_rebuild_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from holdfast.agent.run_context import RunContext, mark_tainted
 from holdfast.agent.skill_contracts import missing_products
 from holdfast.agent.structured_output import check_output, output_schema, rejected_answers
 from holdfast.domain.content import DataSource, Json, Part, TextPart, stored_file, stored_file_ids
-from holdfast.domain.context import NO_MEMORY, decode_compaction, recalled_memory
+from holdfast.domain.context import NO_MEMORY, decode_compaction
 from holdfast.domain.distillation import is_distiller
 from holdfast.domain.errors import ModelRefused, ModelUnavailable, NotFound
 from holdfast.domain.events.custom import ContextCompacted
@@ -98,7 +98,7 @@ class ContextBuilder:
         ctx, conversation = self._ctx, self._ctx.conversation
         plan = _convert_value(ctx.values.get("plan"), Plan) or Plan()
         reminded = ctx.agent.memory is not None or is_distiller(ctx.agent.name)
-        memory = recalled_memory(ctx.values) if reminded else NO_MEMORY
+        memory = ctx.recalled if reminded else NO_MEMORY
         turn_started = ctx.run.created_at if conversation.goal is None else conversation.goal.created_at
         prompt = PromptInput(
             agent=ctx.agent,

@@ -13,18 +13,15 @@ an agent that searches for it finds it, and is tainted then.
 from collections.abc import Container, Iterable, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from holdfast.agent.run_context import RunContext, mark_tainted
 from holdfast.domain.agent import MemorySettings, RecallScope
 from holdfast.domain.content import plain_text
 from holdfast.domain.context import (
-    RECALL_VALUE,
     InjectedItem,
     InjectionKind,
     RecalledMemory,
-    recalled_memory,
 )
 from holdfast.domain.ids import MemoryId
 from holdfast.domain.instant import Instant
@@ -70,7 +67,7 @@ _MEMORY_TYPES: Final = {
 
 async def refresh_memory(ctx: RunContext) -> None:
     """Recall for the latest user message, unless that was done, and keep what rules find in it."""
-    settings, before = ctx.agent.memory, recalled_memory(ctx.values)
+    settings, before = ctx.agent.memory, ctx.recalled
     message = _latest_user_message(ctx)
     if settings is None or message is None or message.id == before.message_id:
         return
@@ -78,7 +75,7 @@ async def refresh_memory(ctx: RunContext) -> None:
     after = RecalledMemory(message_id=message.id, undistilled=before.undistilled)
     if settings.recall:
         after = await _Recollection(ctx, settings, message).collect(after)
-    ctx.set_values({RECALL_VALUE: msgspec.to_builtins(after)})
+    ctx.set_recalled(after)
 
 
 def _latest_user_message(ctx: RunContext) -> Message | None:

@@ -9,6 +9,4 @@ CREATE INDEX memories_to_recall ON memories (space_key) WHERE recalled = 1 AND i
 
 -- Whether an index has taken what was there before it; until then, not all of that is marked.
 ALTER TABLE recall_indexes ADD COLUMN caught_up BIGINT NOT NULL DEFAULT 0;
-CREATE INDEX recall_indexes_behind ON recall_indexes (space_key) WHERE active = 1 AND caught_up = 0;
-CREATE INDEX recall_indexes_built ON recall_indexes (space_key) WHERE active = 0;
-CREATE INDEX recall_indexes_replaced ON recall_indexes (index_key) WHERE active < 0;
+CREATE INDEX recall_indexes_by_state ON recall_indexes (active, caught_up, space_key);
