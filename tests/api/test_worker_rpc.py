@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Final
 
 import httpx2
@@ -200,6 +201,46 @@ def test_a_worker_cannot_speak_for_another_one(rpc: Rpc) -> None:
     (after,) = [each for each in rpc.request("/api/workers")["items"] if each["id"] == "far-2"]
     assert after == before
     rpc.call("leases/leave", {"owner": "far-2"})
+
+
+def claim_for_an_hour(rpc: Rpc, owner: str) -> str:
+    """Start a run and claim it for an hour; return its token."""
+    rpc.request("/api/runs", {"agent_type": "bot", "input": "go"})
+    status, claimed = rpc.call("leases/claim", {"owner": owner, "lease_seconds": 3600, "limit": 1})
+    assert status == 200
+    token: str = claimed[0]["token"]
+    return token
+
+
+def read_hint_once(rpc: Rpc, worker: str, *, scope: str = "worker") -> None:
+    """Open the hint stream of a worker, and close it."""
+    headers = {
+        "Holdfast-Rpc-Version": PROTOCOL_VERSION,
+        "Holdfast-Worker": worker,
+        "Authorization": f"Bearer {rpc.keys[scope]}",
+    }
+    with rpc.client.stream("GET", "/rpc/hints", headers=headers) as stream:
+        assert json.loads(next(stream.iter_lines()))["everything"] is True
+
+
+def test_a_worker_that_disconnects_and_stays_away_loses_its_runs_and_no_other_does(rpc: Rpc) -> None:
+    lost = claim_for_an_hour(rpc, "gone")
+    others = {owner: claim_for_an_hour(rpc, owner) for owner in ("renewing", "quiet", "of another key")}
+    read_hint_once(rpc, "renewing")
+    read_hint_once(rpc, "of another key", scope="other worker")
+    read_hint_once(rpc, "gone")
+    until = monotonic() + TIMEOUT_SECONDS
+    while rpc.call("journal/open", lease=lost)[0] == 200:
+        assert monotonic() < until
+        renewal = {"owner": "renewing", "lease_seconds": 3600, "tokens": [others["renewing"]]}
+        assert len(rpc.call("leases/renew", renewal)[1]) == 1
+        sleep(0.1)
+    for owner, token in others.items():
+        assert rpc.call("journal/open", lease=token)[0] == 200, owner
+        rpc.call("leases/fail", lease=token)
+    status, (again,) = claim_of(rpc, "worker")
+    assert again["lease"]["run_id"] == lost.split("/")[1]
+    fail_all(rpc, [again], "worker")
 
 
 def claim_of(rpc: Rpc, scope: str, *pools: str) -> tuple[int, Json]:

@@ -8,12 +8,15 @@ from msgspec.structs import replace
 
 from holdfast.domain.commit import Commit, CommitNumber, Committed, Lease, LeaseRef
 from holdfast.domain.errors import Conflict, LeaseLost
-from holdfast.domain.ids import ApiKeyId
+from holdfast.domain.ids import ApiKeyId, OwnerId
+from holdfast.domain.instant import millis
 from holdfast.domain.run import Move, RunError, RunStatus
-from holdfast.ports.queue import TokenBinding
+from holdfast.ports.queue import SeenLease, TokenBinding
 from holdfast.store.store import Store
+from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST as OWNER
 from tests.builders import MINUTE, new_run, new_thread, text_events
+from tests.builders import SECOND as SECOND_OWNER
 from tests.conformance.conftest import OTHER, SPACE
 
 TOKEN, OTHER_TOKEN = b"t" * 32, b"o" * 32
@@ -142,3 +145,53 @@ async def test_leftover_leases_are_released_only_while_their_runs_are_running(st
     await store.leases.release_leftover([lease])
     assert (await store.runs.get(SPACE, lease.run_id)).status is RunStatus.QUEUED
     await store.leases.release_leftover([lease])
+
+
+async def test_a_lease_that_was_not_renewed_since_it_was_seen_is_taken_back(
+    stores: list[Store], clock: HeldClock
+) -> None:
+    lease = await issued(stores[0])
+    seen = await stores[-1].worker_leases.held_by(OWNER, api_key=KEY)
+    assert seen == {SeenLease(lease.run_key, lease.number, millis(lease.expires_at))}
+    clock.tick(MINUTE / 20)
+    assert await stores[-1].worker_leases.take_back(OWNER, seen, api_key=KEY) == [lease.run_id]
+    assert (await stores[0].runs.get(SPACE, lease.run_id)).status is RunStatus.QUEUED
+    with pytest.raises(LeaseLost):
+        await stores[0].journal.commit(Commit(lease=lease, number=FIRST, events=text_events("late")))
+    assert await stores[0].worker_leases.take_back(OWNER, seen, api_key=KEY) == []
+
+
+async def test_a_lease_that_was_renewed_claimed_anew_or_ended_is_not_taken_back(store: Store, clock: HeldClock) -> None:
+    lease = await issued(store)
+    seen = await store.worker_leases.held_by(OWNER, api_key=KEY)
+    clock.tick(MINUTE / 20)
+    assert len(await store.leases.renew(OWNER, [lease], lease=MINUTE)) == 1
+    assert await store.worker_leases.take_back(OWNER, seen, api_key=KEY) == []
+    await store.leases.release(lease)
+    again = await claim_bound(store, OTHER_TOKEN)
+    assert await store.worker_leases.take_back(OWNER, seen, api_key=KEY) == []
+    seen = await store.worker_leases.held_by(OWNER, api_key=KEY)
+    await store.journal.commit(Commit(lease=again, number=FIRST, move=Move(to=RunStatus.COMPLETED)))
+    assert await store.worker_leases.take_back(OWNER, seen, api_key=KEY) == []
+    assert await store.worker_leases.held_by(OWNER, api_key=KEY) == frozenset()
+
+
+@pytest.mark.parametrize(("owner", "key"), [(SECOND_OWNER, KEY), (OWNER, OTHER_KEY), (OWNER, None)])
+async def test_a_worker_holds_only_what_it_claimed_with_its_key(
+    store: Store, owner: OwnerId, key: ApiKeyId | None
+) -> None:
+    await issued(store)
+    seen = await store.worker_leases.held_by(OWNER, api_key=KEY)
+    assert await store.worker_leases.held_by(owner, api_key=key) == frozenset()
+    assert await store.worker_leases.take_back(owner, seen, api_key=key) == []
+
+
+async def test_the_worker_of_an_ended_run_is_not_waited_for_once_it_is_gone(store: Store) -> None:
+    thread = await new_thread(store, SPACE)
+    await new_run(store, SPACE, thread, "go")
+    lease = await claim_bound(store, TOKEN)
+    follower = await new_run(store, SPACE, thread, "and then")
+    await store.runs.end(SPACE, lease.run_id, to=RunStatus.CANCELLED, reason="stop")
+    seen = await store.worker_leases.held_by(OWNER, api_key=KEY)
+    assert await store.worker_leases.take_back(OWNER, seen, api_key=KEY) == [lease.run_id]
+    assert (await store.runs.get(SPACE, follower.id)).status is RunStatus.QUEUED

@@ -36,6 +36,7 @@ from holdfast.ports.log import LoggedEvent, LogHead
 from holdfast.ports.queue import Leases
 from holdfast.ports.runtime import Library
 from holdfast.rpc.client import LeaseTokens, open_ports
+from holdfast.rpc.protocol import RECONNECT_GRACE_SECONDS
 from holdfast.sandbox.processes import open_processes
 from holdfast.sandbox.working_folders import WorkspaceFolders
 from holdfast.tools.files.snapshots import WorkerFolders
@@ -121,11 +122,16 @@ async def open_worker(options: WorkerOptions) -> AsyncIterator[Worker]:
             lease=options.lease,
             heartbeat=options.heartbeat,
             drain=options.drain,
+            max_unrenewed=timedelta(seconds=RECONNECT_GRACE_SECONDS),
             open_leases=open_leases,
         )
         async with asyncio.TaskGroup() as tasks:
             me = this_process(owner, concurrency=options.concurrency, pools=pools)
-            running = (watcher.run(), ports.connection.relay_hints(bus), announce_worker(ports.leases, me))
+            running = (
+                watcher.run(),
+                ports.connection.relay_hints(bus, worker=owner),
+                announce_worker(ports.leases, me),
+            )
             loops = [tasks.create_task(each) for each in running]
             try:
                 yield worker

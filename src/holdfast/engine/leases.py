@@ -65,12 +65,20 @@ class Heartbeat:
     """Renews the leases of a worker."""
 
     def __init__(
-        self, leases: Leases, active: Mapping[int, ActiveRun], *, owner: OwnerId, lease: timedelta, interval: timedelta
+        self,
+        leases: Leases,
+        active: Mapping[int, ActiveRun],
+        *,
+        owner: OwnerId,
+        lease: timedelta,
+        interval: timedelta,
+        max_unrenewed: timedelta,
     ) -> None:
         self._leases = leases
         self._active = active
         self._owner = owner
         self._lease = lease
+        self._max_unrenewed = max_unrenewed.total_seconds()
         self._interval = interval.total_seconds()
         self._delay = self._interval
         self._wake = WakeEvent(min_interval=MIN_HEARTBEAT_SECONDS)
@@ -91,11 +99,11 @@ class Heartbeat:
                 await self._renew(active)
 
     async def _renew(self, active: Sequence[ActiveRun]) -> None:
-        now, lease_seconds = asyncio.get_running_loop().time(), self._lease.total_seconds()
-        # Half a lease leaves time for a second attempt, but never past the end of a lease. A lease that should have
-        # expired may still be valid: only the store knows.
-        left = min(each.renewed_at for each in active) + lease_seconds - now
-        timeout = min(left, lease_seconds / 2) if left > 0 else lease_seconds / 2
+        now, seconds = asyncio.get_running_loop().time(), self._max_unrenewed
+        # Half of the time leaves some for a second attempt, but never past its end. A lease that should have expired
+        # may still be valid: only the store knows.
+        left = min(each.renewed_at for each in active) + seconds - now
+        timeout = min(left, seconds / 2) if left > 0 else seconds / 2
         try:
             async with asyncio.timeout(timeout):
                 leases = [each.lease for each in active]
@@ -115,7 +123,7 @@ class Heartbeat:
 
     def _cancel_expired(self, active: Sequence[ActiveRun]) -> None:
         """Cancel the runs whose lease may have expired: another worker may reach the store and claim them."""
-        expired_before = asyncio.get_running_loop().time() - self._lease.total_seconds()
+        expired_before = asyncio.get_running_loop().time() - self._max_unrenewed
         for each in active:
             if each.renewed_at <= expired_before and not each.cancelled:
                 _log.warning("run %s is cancelled: its lease could not be renewed in time", each.lease.run_id)

@@ -62,10 +62,14 @@ class Worker:
         lease: timedelta = DEFAULT_LEASE,
         heartbeat: timedelta = DEFAULT_HEARTBEAT_INTERVAL,
         drain: timedelta = DEFAULT_DRAIN_TIMEOUT,
+        max_unrenewed: timedelta | None = None,
         open_leases: OpenLeases | None = None,
         max_blocked_seconds: float = MAX_BLOCKED_SECONDS,
     ) -> None:
-        """Create a worker. With `open_leases`, a thread renews its leases while the event loop is blocked."""
+        """Create a worker. With `open_leases`, a thread renews its leases while the event loop is blocked.
+
+        Runs whose leases could not be renewed for `max_unrenewed` are cancelled; by default, when the lease expires.
+        """
         if concurrency < 1:
             raise Invalid("a worker needs a concurrency of at least 1", field="concurrency")
         if not timedelta() < heartbeat < lease:
@@ -80,7 +84,9 @@ class Worker:
         self._sweep_seconds = heartbeat.total_seconds()
         self._drain_timeout = drain
         self._active: dict[int, ActiveRun] = {}
-        self._heartbeat = Heartbeat(leases, self._active, owner=owner, lease=lease, interval=heartbeat)
+        self._heartbeat = Heartbeat(
+            leases, self._active, owner=owner, lease=lease, interval=heartbeat, max_unrenewed=max_unrenewed or lease
+        )
         self._heartbeat_thread: AbstractAsyncContextManager[None] = nullcontext()
         if open_leases is not None:
             self._heartbeat_thread = HeartbeatThread(

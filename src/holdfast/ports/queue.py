@@ -10,7 +10,7 @@ from holdfast.domain.commit import CommitNumber, Committed, Lease, LeaseRef
 from holdfast.domain.content import Json
 from holdfast.domain.ids import ApiKeyId, InterruptId, OwnerId, RunId, SpaceId, TimerId
 from holdfast.domain.inbox import InboxKind
-from holdfast.domain.instant import Instant
+from holdfast.domain.instant import Instant, Millis
 from holdfast.domain.interrupt import Interrupt, InterruptFilter, InterruptResponse, InterruptStatus
 from holdfast.domain.message import NewMessage
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
@@ -84,6 +84,14 @@ class TokenBinding(NamedTuple):
     """The key that claims."""
 
 
+class SeenLease(NamedTuple):
+    """A lease as it was read; every renewal changes its expiry."""
+
+    run_key: int
+    number: int
+    expires_at: Millis
+
+
 class WorkerLeases(Protocol):
     """Leases of workers without a database: the token that each is used with, and its last numbered commit."""
 
@@ -108,6 +116,12 @@ class WorkerLeases(Protocol):
         self, ref: LeaseRef, number: CommitNumber, *, token_hash: bytes, api_key: ApiKeyId | None
     ) -> Committed | None:
         """Return the result of a commit that was applied under this lease, even if it ended the lease."""
+
+    async def held_by(self, owner: OwnerId, *, api_key: ApiKeyId | None) -> frozenset[SeenLease]:
+        """Return the leases that a worker holds, if it claimed them with this key."""
+
+    async def take_back(self, owner: OwnerId, seen: Container[SeenLease], *, api_key: ApiKeyId | None) -> list[RunId]:
+        """Take back the runs of a worker's leases that were not renewed since they were `seen`, as `expire` does."""
 
 
 class Inbox(Protocol):

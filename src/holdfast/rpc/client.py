@@ -32,6 +32,7 @@ from holdfast.rpc.protocol import (
     PROTOCOL_VERSION,
     RPC_PATH,
     VERSION_HEADER,
+    WORKER_HEADER,
     ClaimBody,
     ClaimedLease,
     CommitBody,
@@ -143,12 +144,15 @@ class ControlConnection:
             raise Invalid("the URL is not of a Holdfast server of this version", field="url") from exc
         raise error
 
-    async def relay_hints(self, bus: Bus) -> None:
-        """Publish the hints of the control plane until cancelled, connecting again when the stream is lost."""
-        limits = self._limits[HINT_TIMEOUT_SECONDS]
+    async def relay_hints(self, bus: Bus, *, worker: OwnerId) -> None:
+        """Publish the hints of the control plane until cancelled, connecting again when the stream is lost.
+
+        Each stream begins with a hint that everything may have changed, upon which a worker renews its leases.
+        """
+        limits, headers = self._limits[HINT_TIMEOUT_SECONDS], {WORKER_HEADER: worker}
         while True:
             try:
-                async with self._session.get(f"{self._url}hints", timeout=limits) as response:
+                async with self._session.get(f"{self._url}hints", headers=headers, timeout=limits) as response:
                     async for line in response.content if response.status == 200 else _nothing():
                         hint = msgspec.json.decode(line, type=HintLine)
                         bus.publish(

@@ -35,6 +35,13 @@ VERSION_HEADER: Final = "Holdfast-Rpc-Version"
 LEASE_HEADER: Final = "Holdfast-Lease"
 COMMIT_HEADER: Final = "Holdfast-Commit"
 """The number of a commit among those of its lease."""
+WORKER_HEADER: Final = "Holdfast-Worker"
+"""The worker that reads a hint stream: while the stream is open, it lives."""
+RECONNECT_GRACE_SECONDS: Final = 3.0
+"""A worker whose hint stream has ended, and that renews no lease for so long, is dead: others take over its runs.
+
+So a worker that could not renew its leases for so long must have stopped its runs, although they are not expired.
+"""
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 
 PORTS: Final[Mapping[str, type]] = get_type_hints(RuntimePorts)

@@ -24,7 +24,7 @@ from holdfast.control.principal import LOCAL_PRINCIPAL, Principal
 from holdfast.domain.commit import Commit, CommitNumber, Committed, Lease
 from holdfast.domain.distillation import DISTILLER_PREFIX, is_distiller
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid, LeaseLost, NotFound, TooLarge, Unavailable
-from holdfast.domain.ids import ApiKeyId
+from holdfast.domain.ids import ApiKeyId, OwnerId
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.space import Scope
 from holdfast.domain.thread import NewThread
@@ -40,8 +40,10 @@ from holdfast.rpc.protocol import (
     MAX_BODY_BYTES,
     METHODS,
     PROTOCOL_VERSION,
+    RECONNECT_GRACE_SECONDS,
     RPC_PATH,
     VERSION_HEADER,
+    WORKER_HEADER,
     ClaimBody,
     ClaimedLease,
     CommitBody,
@@ -116,12 +118,15 @@ class ControlRpc:
         """Leases whose token was checked; the journal itself refuses a lease that was lost since."""
         self._closing = False
         self._hint_streams: set[WakeEvent] = set()
+        self._taking_back: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
         """End the streams of hints, because the server shuts down: their workers connect again."""
         self._closing = True
         for wake in self._hint_streams:
             wake.set()
+        for task in self._taking_back:
+            task.cancel()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request."""
@@ -132,7 +137,7 @@ class ControlRpc:
         try:
             caller = await self._authorize(headers)
             if scope["path"] == f"{RPC_PATH}hints" and scope["method"] == "GET":
-                await self._send_hints(caller, receive, send)
+                await self._send_hints(headers, caller, receive, send)
                 return
             if scope["method"] != "POST":
                 raise NotFound("the RPC has no such route: methods are called with POST")
@@ -312,7 +317,7 @@ class ControlRpc:
         if len(self._held) > MAX_CACHED_LEASES:
             self._held.popitem(last=False)
 
-    async def _send_hints(self, caller: Principal, receive: Any, send: Any) -> None:
+    async def _send_hints(self, headers: Mapping[str, str], caller: Principal, receive: Any, send: Any) -> None:
         """Stream the hints that concern workers and name no run of another space, until the worker disconnects."""
         pending, wake = WakeHint(everything=True), WakeEvent()
 
@@ -337,10 +342,36 @@ class ControlRpc:
                     body = msgspec.json.encode(line) + b"\n"
                     await send({"type": "http.response.body", "body": body, "more_body": True})
                     await wake.wait(seconds=HINT_KEEPALIVE_SECONDS)
+                    with suppress(Unavailable):
+                        await self._authorize(headers)  # the key may have been revoked
+            await send({"type": "http.response.body", "body": b""})
+        except HoldfastError:
             await send({"type": "http.response.body", "body": b""})
         finally:
             self._hint_streams.discard(wake)
             await cancel_and_wait([gone])
+            if (worker := headers.get(WORKER_HEADER.lower())) and not self._closing:
+                taking = self._take_back(OwnerId(worker), _key_of(caller))
+                task = start_background(taking, name="holdfast-take-back", ended_by="ControlRpc.close")
+                self._taking_back.add(task)
+                task.add_done_callback(self._taking_back.discard)
+
+    async def _take_back(self, worker: OwnerId, key: ApiKeyId | None) -> None:
+        """Take back the runs of a worker whose hint stream has ended, unless it renews its leases soon.
+
+        It does so at once when it has connected again, to any process.
+        """
+        try:
+            held = await self._worker_leases.held_by(worker, api_key=key)
+            if not held:
+                return
+            await asyncio.sleep(RECONNECT_GRACE_SECONDS)
+            runs = await self._worker_leases.take_back(worker, held, api_key=key)
+        except HoldfastError as error:
+            _log.warning("the runs of worker %s wait until their leases expire: %s", worker, error)
+            return
+        if runs:
+            _log.warning("worker %s has disconnected: others continue its runs: %s", worker, ", ".join(runs))
 
 
 def _key_of(caller: Principal) -> ApiKeyId | None:

@@ -1,6 +1,6 @@
 """Leases in SQL: claim queued runs in batches, renew and release leases, and requeue expired runs."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -121,11 +121,14 @@ class SqlLeases(SqlPort):
     async def expire(self, *, cap: int = MAX_ATTEMPTS, spare: Container[int] = ()) -> list[RunId]:
         """Take back the runs of expired leases."""
         expired = await self._database.read(lambda tx: tx.all("expired_heads", now=tx.lease_now))
+        return await self.take_back((head for head in expired if head["run_key"] not in spare), cap=cap)
+
+    async def take_back(self, heads: Iterable[Row], *, cap: int = MAX_ATTEMPTS) -> list[RunId]:
+        """Requeue or fail runs whose workers are dead, and return those that did not change since they were read."""
         requeued = [
-            RunId(row["id"])
-            for row in expired
-            if row["run_key"] not in spare
-            and await self._database.write(partial(requeue_expired_run, expired=row, cap=cap))
+            RunId(head["id"])
+            for head in heads
+            if await self._database.write(partial(requeue_expired_run, expired=head, cap=cap))
         ]
         self._meters.leases_expired.add(len(requeued))
         return requeued

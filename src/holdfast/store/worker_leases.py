@@ -4,7 +4,7 @@ A worker sends a commit again when it did not receive the result. The result is 
 so that any process can return it, also after the commit has ended the lease.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import timedelta
 from hmac import compare_digest
 
@@ -12,9 +12,9 @@ import msgspec
 
 from holdfast.domain.commit import CommitNumber, Committed, Lease, LeaseRef
 from holdfast.domain.errors import Conflict, HoldfastError, LeaseLost
-from holdfast.domain.ids import ApiKeyId, OwnerId
+from holdfast.domain.ids import ApiKeyId, OwnerId, RunId
 from holdfast.domain.worker import DEFAULT_CLAIM, ClaimFilter
-from holdfast.ports.queue import TokenBinding
+from holdfast.ports.queue import SeenLease, TokenBinding
 from holdfast.store.commit_rows import PreparedCommit
 from holdfast.store.encoding import dump_json
 from holdfast.store.leases import ClaimedRun, SqlLeases, to_lease
@@ -61,6 +61,21 @@ class SqlWorkerLeases(SqlPort):
         if (issued["commit_number"], issued["commit_digest"]) != (number.number, number.digest):
             return None
         return msgspec.json.decode(issued["commit_result"], type=Committed)
+
+    @reads
+    async def held_by(self, tx: Transaction, owner: OwnerId, *, api_key: ApiKeyId | None) -> frozenset[SeenLease]:
+        """Return the leases of a worker."""
+        return frozenset(map(_seen, await tx.all("heads_of_worker", owner=owner, api_key=api_key or "")))
+
+    async def take_back(self, owner: OwnerId, seen: Container[SeenLease], *, api_key: ApiKeyId | None) -> list[RunId]:
+        """Take back the runs of leases that were not renewed."""
+        key = api_key or ""
+        held = await self._database.read(lambda tx: tx.all("heads_of_worker", owner=owner, api_key=key))
+        return await self._leases.take_back(head for head in held if _seen(head) in seen)
+
+
+def _seen(head: Row) -> SeenLease:
+    return SeenLease(head["run_key"], head["lease_number"], head["lease_expires_at"])
 
 
 async def _issued(tx: Transaction, ref: LeaseRef, token_hash: bytes, api_key: ApiKeyId | None) -> Row:

@@ -180,6 +180,17 @@ async def test_a_run_is_cancelled_when_its_lease_could_not_be_renewed_in_time(
     assert f"run {run.id} is cancelled" in caplog.text
 
 
+async def test_a_run_is_cancelled_earlier_than_its_lease_expires_if_others_may_take_it_over_then(
+    store: Store, bus: LocalBus
+) -> None:
+    leases, actor = ObservedLeases(store.leases), Actor(ignore_stop)
+    run = await queued(store, "hi")
+    async with running_worker(store, bus, actor, leases=leases, heartbeat=MOMENT / 4, max_unrenewed=MOMENT):
+        await actor.started.get()
+        leases.unavailable = {"renew"}
+        assert (await actor.cancelled.get()).run_id == run.id
+
+
 async def test_a_failed_heartbeat_is_retried_before_the_lease_expires(store: Store, bus: LocalBus) -> None:
     leases, actor = ObservedLeases(store.leases), Actor(ignore_stop)
     await queued(store, "hi")
