@@ -1,8 +1,13 @@
-"""The Litestar application: all routes, HEAD and OPTIONS for each path, and the use cases as dependencies."""
+"""The Litestar application: all routes, HEAD and OPTIONS for each path, and the use cases as dependencies.
+
+Registering the routes takes most of the time that a server needs to start, so all apps of a process share them: each
+request carries the use cases and the authentication of its app.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from copy import copy
+from functools import cache
 from typing import Any, Final
 
 from litestar import Litestar, Request, Response
@@ -11,8 +16,8 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
-from holdfast.api.asgi import AsgiScope
-from holdfast.api.auth.middleware import AuthMiddleware, request_use_case
+from holdfast.api.asgi import AsgiApp, AsgiScope, Receive, Send
+from holdfast.api.auth.middleware import AuthMiddleware, authorize_route, request_use_case, set_request_app
 from holdfast.api.errors import EXCEPTION_HANDLERS, handshake_error
 from holdfast.api.json_body import MAX_BODY_BYTES, JsonBody, check_no_body
 from holdfast.api.middleware import record_refusal
@@ -32,22 +37,27 @@ class _App(Litestar):
         return [*plugins, MsgspecDIPlugin()]
 
 
-def create_app(use_cases: UseCases, *, auth: AuthMiddleware | None = None) -> Litestar:
-    """Create the app, which must run behind `HostOriginMiddleware`.
+def create_app(use_cases: UseCases, *, auth: AuthMiddleware | None = None) -> AsgiApp:
+    """Create the app, which must run behind `HostOriginMiddleware`; with `auth`, requests act for their principals."""
+    routes = create_routes()
 
-    With `auth`, each request gets the use cases of its principal. A route may depend on at most one use case: for more,
-    the framework opens a task group per request.
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        set_request_app(scope, use_cases, auth)
+        await routes(scope, receive, send)
+
+    return app
+
+
+@cache
+def create_routes() -> Litestar:
+    """Create the routes, for requests that have passed `set_request_app`.
+
+    A route may depend on at most one use case: for more, the framework opens a task group per request.
     """
-
-    def provide(name: str, use_case: Any) -> Provide:
-        if auth is None:
-            return Provide(lambda: use_case, use_cache=True, sync_to_thread=False)
-        return Provide(request_use_case(name), sync_to_thread=False)
-
     return _App(
         route_handlers=[*with_head_and_options([*ROUTES, read_openapi]), *SOCKETS],
-        dependencies={name: provide(name, use_case) for name, use_case in use_cases._asdict().items()},
-        middleware=[] if auth is None else [auth.wrap],
+        dependencies={name: Provide(request_use_case(name), sync_to_thread=False) for name in UseCases._fields},
+        middleware=[authorize_route],
         dto=JsonBody,
         return_dto=None,
         before_request=_check_request,

@@ -4,29 +4,21 @@ import asyncio
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 import holdfast.store.postgres.database
 import holdfast.store.sqlite.database  # noqa: F401 - otherwise each forked server imports them again
-from holdfast.api.app import create_app
+from holdfast.api.app import create_app, create_routes
 from holdfast.api.middleware import HostOriginMiddleware
-from holdfast.api.use_cases import UseCases
 from holdfast.bootstrap.use_cases import PrincipalUseCases, make_live_streams
 from holdfast.bootstrap.workspace import Options, open_workspace
 from holdfast.control.principal import LOCAL_PRINCIPAL
 from tests.api.site import serve_app
 from tests.support.fork_server import SendMessage
 
-
-class _Placeholder:
-    """An object that becomes a use case once the workspace is open."""
-
-
-# Creating the app takes longer than a server lives: it is created before the fork, with placeholders as use cases.
-_USE_CASES: Final = UseCases(*(_Placeholder() for _ in UseCases._fields))  # type: ignore[arg-type]
-_APP: Final = create_app(_USE_CASES)
+create_routes()  # which takes longer than a server lives: before the fork, so that each server has them
 
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,12 +55,8 @@ async def _serve(server: ServerOptions) -> None:
         open_workspace(server.workspace, database=database, options=options) as holdfast,
         make_live_streams(holdfast) as streams,
     ):
-        for placeholder, use_case in zip(
-            _USE_CASES, PrincipalUseCases(holdfast, streams, version="0").as_principal(LOCAL_PRINCIPAL), strict=True
-        ):
-            placeholder.__class__ = type(use_case)
-            vars(placeholder).update(vars(use_case))
-        async with serve_app(HostOriginMiddleware(_APP)) as url:
+        use_cases = PrincipalUseCases(holdfast, streams, version="0").as_principal(LOCAL_PRINCIPAL)
+        async with serve_app(HostOriginMiddleware(create_app(use_cases))) as url:
             _write_address(Path(server.address), Address(host=url.removeprefix("http://"), pid=os.getpid()))
             await asyncio.Event().wait()
 

@@ -32,6 +32,7 @@ from holdfast.domain.space import DEFAULT_SPACE
 REVOKED_COMMENT: Final = b": revoked: the key of this stream is no longer valid\n\n"
 """The last bytes of an event stream whose key was revoked."""
 _use_cases: Final[ContextVar[UseCases]] = ContextVar("holdfast_use_cases")
+_AUTH_KEY: Final = "holdfast_auth"
 
 
 class Authenticator(Protocol):
@@ -82,21 +83,17 @@ class AuthMiddleware:
     ) -> None:
         await self._connections.__aexit__(kind, error, trace)
 
-    def wrap(self, app: AsgiApp) -> AsgiApp:
-        """Return `app` behind this middleware."""
-
-        async def call(scope: AsgiScope, receive: Receive, send: Send) -> None:
-            try:
-                connection = await self._authorize(scope)
-            except HoldfastError as error:
-                await _send_error(error, scope, send)
-                return
-            if connection is None:
-                await app(scope, receive, send)
-            else:
-                await self._run_tracked(connection, app, scope, receive, send)
-
-        return call
+    async def run(self, app: AsgiApp, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Pass a request on to `app` if its principal may make it."""
+        try:
+            connection = await self._authorize(scope)
+        except HoldfastError as error:
+            await _send_error(error, scope, send)
+            return
+        if connection is None:
+            await app(scope, receive, send)
+        else:
+            await self._run_tracked(connection, app, scope, receive, send)
 
     async def _authorize(self, scope: AsgiScope) -> TrackedConnection | None:
         """Check a request and set its use cases; return the connection to track, `None` for a public route."""
@@ -189,6 +186,25 @@ def _check_space(principal: Principal, scope: AsgiScope) -> None:
         scope["path_params"] = {**path_params, "space_id": principal.default_space}
 
 
+def set_request_app(scope: AsgiScope, use_cases: UseCases, auth: AuthMiddleware | None) -> None:
+    """Set what the routes use for a request: without `auth` these use cases, otherwise those of its principal."""
+    scope[_AUTH_KEY] = auth
+    _use_cases.set(use_cases)
+
+
+def authorize_route(app: AsgiApp) -> AsgiApp:
+    """Return the route `app` behind the authentication of each request."""
+
+    async def call(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        auth: AuthMiddleware | None = scope[_AUTH_KEY]
+        if auth is None:
+            await app(scope, receive, send)
+        else:
+            await auth.run(app, scope, receive, send)
+
+    return call
+
+
 def request_use_case(name: str) -> Callable[[], Any]:
-    """Return a provider of the use case `name` of the current request's principal."""
+    """Return a provider of the use case `name` of the current request."""
     return lambda: getattr(_use_cases.get(), name)
