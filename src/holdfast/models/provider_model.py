@@ -115,12 +115,11 @@ class ProviderModel:
                 messages = self._model.prepare_messages(messages, parameters)
                 opening = partial(self._model.request_stream, messages, self._settings(request), parameters)
                 response = await self._open(request, opening, stack)
-            deltas: AsyncGenerator[ModelDelta, None]
             if isinstance(response, LaneStream):
-                deltas = self._direct_deltas(response, opening)
+                yield await stack.enter_async_context(aclosing(self._direct_deltas(response, opening)))
             else:
-                deltas = self._deltas(request, response)
-            yield await stack.enter_async_context(aclosing(deltas))
+                deltas = await stack.enter_async_context(aclosing(self._deltas(request, response)))
+                yield await stack.enter_async_context(aclosing(wrap_stream_errors(deltas, self._name, key=self._key)))
 
     async def _open(
         self, request: ModelRequest, opening: Callable[[], Opening], stack: AsyncExitStack
@@ -157,6 +156,8 @@ class ProviderModel:
         reason = self._finish_reason(
             output.finish_reason, named=output.finish_named, complete=output.complete, has_calls=output.has_calls
         )
+        if reason in ("stop", "tool_calls") and output.has_unnamed_calls:
+            raise ModelUnavailable(f"`{self._name}` called a tool without naming it")
         if reason == "refused" and output.refusal and not output.has_output:
             yield TextDelta(replace_surrogates(output.refusal))
         kept = output.to_model_response(provider_url=lane.provider_url, canonical_system=lane.canonical_system)
@@ -201,10 +202,9 @@ class ProviderModel:
 
     async def _deltas(self, request: ModelRequest, stream: StreamedResponse) -> AsyncGenerator[ModelDelta, None]:
         converter = StreamConverter(call.id for message in request.messages for call in message.tool_calls)
-        async with aclosing(wrap_stream_errors(aiter(stream), self._name, key=self._key)) as events:
-            async for event in events:
-                for delta in converter.convert(event):
-                    yield delta
+        async for event in stream:
+            for delta in converter.convert(event):
+                yield delta
         response = stream.get()
         details = response.provider_details or {}
         reason = self._finish_reason(

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from holdfast.domain.content import DataSource, ImagePart, TextPart
-from holdfast.domain.errors import HoldfastError
+from holdfast.domain.errors import HoldfastError, ModelUnavailable
 from holdfast.domain.ids import ToolCallId
 from holdfast.domain.message import NewMessage, Role, ToolCall
 from holdfast.domain.model_provider import ProviderSettings
@@ -32,7 +32,7 @@ from holdfast.ports.model import (
 )
 from tests.builders import result, user
 from tests.unit.models.model_calls import CALL_TIMEOUT_SECONDS, model_request
-from tests.unit.models.wire_answers import ANSWERS, CASES, CHAT, TEXT, anthropic, stream
+from tests.unit.models.wire_answers import ANSWERS, CASES, CHAT, TEXT, anthropic, call, chat, stream
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pydantic_ai._warnings.UsageExtractionFailedWarning"),  # of wrong counts
@@ -295,6 +295,15 @@ async def test_a_redirect_is_refused_with_its_target() -> None:
             async with model.stream(model_request()):
                 pass
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("after", [[], [{"content": "a"}]], ids=["last", "before text"])
+async def test_a_call_that_is_never_named_is_an_outage(after: list[Any]) -> None:
+    """pydantic-ai drops such a call if it is the last part, and the run would end without its effect."""
+    events = chat(call(0, id="call_12345678", arguments="{}"), *after, finish="tool_calls")
+    async with ByteServer(stream("openai", events)) as server, opened(server, "openai", Lane.DIRECT) as model:
+        _, error, _ = await outcome(model, model_request(tools=["look"]))
+    assert error is ModelUnavailable
 
 
 async def test_an_unknown_part_makes_the_model_leave_the_lane() -> None:

@@ -1,7 +1,12 @@
 """In doubt a model is called by its library; and the lane uses the proxy and the certificates of the environment."""
 
+import asyncio
+import inspect
+import re
 import ssl
-from collections.abc import Callable
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +14,13 @@ import httpx2
 import pytest
 from openai import AsyncAzureOpenAI, AsyncOpenAI
 from pydantic_ai.models import Model as PydanticModel
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.models.anthropic import AnthropicStreamedResponse
+from pydantic_ai.models.openai import (
+    OpenAIChatModel,
+    OpenAIResponsesModel,
+    OpenAIResponsesStreamedResponse,
+    OpenAIStreamedResponse,
+)
 from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers.azure import AzureProvider
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -18,9 +29,10 @@ from holdfast.domain.errors import ModelUnavailable
 from holdfast.domain.model_provider import ProviderSettings
 from holdfast.domain.step import Lane
 from holdfast.models.direct_lane.eligibility import reason_against
+from holdfast.models.direct_lane.transport import LaneTransport, environment_proxy
 from holdfast.models.registry import ModelRegistry
 from tests.support.certificates import write_certificate
-from tests.unit.models.model_calls import model_request
+from tests.unit.models.model_calls import CALL_TIMEOUT_SECONDS, model_request
 from tests.unit.models.test_direct_lane import ByteServer, opened, outcome
 from tests.unit.models.wire_answers import CHAT, stream
 
@@ -73,6 +85,10 @@ DOUBTS: dict[str, tuple[Callable[[], PydanticModel], str]] = {
     "settings": (lambda: chat_model(settings={"temperature": 0.5}), "settings of its own"),
     "reasoning field": (lambda: chat_model(profile={"openai_chat_thinking_field": "musing"}), "does not know"),
     "thinking tags": (lambda: chat_model(profile={"thinking_tags": ("<a>", "</a>", "<b>")}), "does not know"),
+    "finish reason": (
+        lambda: chat_model(profile={"openai_chat_streaming_requires_finish_reason": True}),
+        "does not know",
+    ),
     "call ids": (
         lambda: OpenAIResponsesModel(
             "m",
@@ -96,6 +112,19 @@ def test_a_plain_model_takes_the_lane() -> None:
     assert reason_against(chat_model()) is None
     known = {"openai_chat_thinking_field": "reasoning", "ignore_streamed_leading_whitespace": True}
     assert reason_against(chat_model(profile=known)) is None
+
+
+def test_the_streams_of_the_library_read_only_the_known_keys_of_profiles() -> None:
+    """A new key must be honoured by the lane, or be a reason against it."""
+    known = {
+        "thinking_tags",
+        "openai_chat_thinking_field",
+        "ignore_streamed_leading_whitespace",
+        "openai_chat_streaming_requires_finish_reason",
+    }
+    streams = (OpenAIStreamedResponse, OpenAIResponsesStreamedResponse, AnthropicStreamedResponse)
+    found = [set(re.findall(r"profile(?:\.get\(|\[)\s*'(\w+)'", inspect.getsource(stream))) for stream in streams]
+    assert found == [known, set(), set()]
 
 
 def test_a_proxy_that_is_not_an_http_proxy_is_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +155,67 @@ async def test_a_host_in_no_proxy_is_called_directly(monkeypatch: pytest.MonkeyP
     async with server, opened(server, "openai", Lane.DIRECT) as model:
         _, error, _ = await outcome(model, model_request())
     assert (error, len(server.requests)) == (None, 1)
+
+
+async def test_a_host_in_no_proxy_may_have_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1:8000,::1")
+    urls = ("http://127.0.0.1:8000/v1", "http://[::1]:8000/v1", "http://127.0.0.1:8001/v1")
+    assert [environment_proxy(url) for url in urls] == [None, None, "http://127.0.0.1:9"]
+
+
+async def test_tls_goes_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    certificate = write_certificate(tmp_path / "certificate.pem", "localhost")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    async with ByteServer(stream("openai", CHAT["text"]), tls=tls) as server, tunnel(server) as (proxy, heads):
+        monkeypatch.setenv("HTTPS_PROXY", proxy.replace("//", "//me:secret@"))
+        async with opened(server, "openai", Lane.DIRECT) as model:
+            for _ in range(2):
+                _, error, _ = await outcome(model, model_request())
+                assert error is None
+    assert (len(server.requests), server.connections) == (2, 1)
+    (head,) = heads
+    assert head.startswith(f"CONNECT {server.url.removeprefix('https://')} ")
+    assert f"Proxy-Authorization: Basic {b64encode(b'me:secret').decode()}" in head
+    assert not any("proxy-authorization" in headers for _, headers, _ in server.requests)
+
+
+async def test_a_silent_proxy_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = LaneTransport()
+    async with asyncio.timeout(CALL_TIMEOUT_SECONDS), tunnel(None) as (proxy, heads):
+        with pytest.raises(TimeoutError):
+            await transport.post("https://localhost", headers={}, body=b"", proxy=proxy, idle_seconds=0.1)
+        await transport.aclose()
+    assert len(heads) == 1
+
+
+@asynccontextmanager
+async def tunnel(server: ByteServer | None) -> AsyncIterator[tuple[str, list[str]]]:
+    """Yield the URL of a proxy in front of a server, and the requests that it gets; without a server it is silent."""
+    heads: list[str] = []
+    async with asyncio.TaskGroup() as tasks:
+
+        async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(ConnectionError):
+                while data := await reader.read(65536):
+                    writer.write(data)
+            writer.close()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            if server is None:
+                await reader.read()
+                writer.close()
+                return
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            tasks.create_task(copy(reader, far_writer))
+            tasks.create_task(copy(far_reader, writer))
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as proxy:
+            yield f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}", heads
 
 
 async def test_the_certificates_of_the_environment_are_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

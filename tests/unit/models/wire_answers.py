@@ -54,6 +54,9 @@ CHAT: Final[dict[str, list[Any]]] = {
     ),
     "index in quotes": chat(call("0", id="call_12345678", name="look", arguments='{"a"'), call(0, arguments=": 1}")),
     "name later": chat(call(0, id="call_12345678", arguments=""), call(0, name="look", arguments="{}")),
+    "name after an empty one": chat(
+        call(0, id="call_12345678", arguments="{}"), call(0, name=""), {"content": "a"}, call(0, name="look")
+    ),
     "name in pieces": chat(call(0, id="call_12345678", name="lo"), call(0, name="ok"), call(0, arguments="{}")),
     "name after start": chat(call(0, id="call_12345678", name="lo", arguments="{}"), call(0, name="ok")),
     "no arguments": chat(call(0, id="call_12345678", name="look"), call(1, id="call_87654321", name="jump")),
@@ -115,11 +118,13 @@ def arguments(kind: str, **fields: Any) -> dict[str, Any]:
     return {"type": f"response.function_call_arguments.{kind}", "item_id": "fc_1", "output_index": 0, **fields}
 
 
+DELTA: Final = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "content_index": 0}
 SEALED: Final = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
 SUMMARY: Final = {"item_id": "rs_1", "output_index": 0}
 RESPONSES: Final[dict[str, list[Any]]] = {
     "text": responses(*message("hel", "lo")),
     "phase": responses(*message("first", phase="commentary"), *message("then", id="msg_2", phase="final_answer")),
+    "text is a number": responses(item("added", type="message", id="m"), {**DELTA, "delta": 7}),
     "call": responses(
         function("added"),
         arguments("delta", delta='{"a"'),

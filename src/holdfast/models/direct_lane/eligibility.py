@@ -75,6 +75,8 @@ def chat_profile(model: PydanticModel) -> ChatProfile | None:
     profile: Any = model.profile
     tags, field = profile.get("thinking_tags", DEFAULT_THINKING_TAGS), profile.get("openai_chat_thinking_field")
     ignore = profile.get("ignore_streamed_leading_whitespace", False)
+    if profile.get("openai_chat_streaming_requires_finish_reason", False):
+        return None
     if type(ignore) is not bool or (field is not None and field not in REASONING_FIELDS):
         return None
     if not (isinstance(tags, tuple) and len(tags) == 2 and all(isinstance(tag, str) and tag for tag in tags)):

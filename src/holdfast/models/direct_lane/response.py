@@ -54,11 +54,12 @@ class ThinkingPiece:
 class CallPiece:
     """A tool call; it has no builder until its name is known."""
 
-    __slots__ = ("arguments", "builder", "call_id", "details", "id", "name")
+    __slots__ = ("arguments", "awaits_name", "builder", "call_id", "details", "id")
 
     def __init__(self, id: str | None = None) -> None:
         self.id = id
-        self.name: str | None = None
+        self.awaits_name = False
+        """Whether a piece without a name has come; an empty name does not name it then."""
         self.call_id: str | None = None
         self.arguments: str | dict[str, Any] | None = None
         """The arguments before the name is known, then only their kind matters."""
@@ -163,7 +164,8 @@ class StreamedResponse:
             return False
         piece.call_id = call_id or piece.call_id
         piece.arguments = _joined(piece.arguments, arguments)
-        if name is None:
+        if name is None or (piece.awaits_name and not name):
+            piece.awaits_name = True
             return False
         self._end_last_call()
         self._flush()
@@ -197,6 +199,11 @@ class StreamedResponse:
     def has_calls(self) -> bool:
         """Whether there is a tool call."""
         return any(type(piece) is CallPiece and piece.builder is not None for piece in self.pieces)
+
+    @property
+    def has_unnamed_calls(self) -> bool:
+        """Whether there is a tool call whose name never came."""
+        return any(type(piece) is CallPiece and piece.builder is None for piece in self.pieces)
 
     _last_call: ToolCallBuilder | None = None
 

@@ -35,7 +35,7 @@ def environment_proxy(url: str) -> str | None:
     """Return the proxy that the environment sets for a URL."""
     parts, proxies = urlsplit(url), getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(parts.hostname or ""):
+    if not proxy or proxy_bypass(parts.hostname or "") or proxy_bypass(parts.netloc):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
@@ -66,7 +66,10 @@ class LaneTransport:
 
         session = self._session or self._open()
         limits = aiohttp.ClientTimeout(
-            total=None, sock_connect=min(idle_seconds, CONNECT_TIMEOUT_SECONDS), sock_read=idle_seconds
+            total=None,
+            connect=idle_seconds,  # name lookup and a proxy's CONNECT too, to which the others do not apply
+            sock_connect=min(idle_seconds, CONNECT_TIMEOUT_SECONDS),
+            sock_read=idle_seconds,
         )
         return await session.post(
             URL(url, encoded=True),
