@@ -138,6 +138,8 @@ class InjectionKind(StrEnum):
     """Kind of what was recalled into a prompt."""
 
     STANDING = "standing"
+    REQUEST = "request"
+    """A message in which the author of the run asked for something for later, and that nobody has accepted."""
     FILE = "file"
     MEMORY = "memory"
     MESSAGE = "message"
@@ -172,6 +174,8 @@ class RecalledMemory(msgspec.Struct, frozen=True, kw_only=True):
     message_id: MessageId | None = None
     standing: str = ""
     """Standing instructions of people."""
+    requests: str = ""
+    """What the author of the run asked for before, quoted."""
     recalled: str = ""
     """All other memory, as untrusted text."""
     items: list[InjectedItem] = []
@@ -215,7 +219,7 @@ class ContextReason(msgspec.Struct, frozen=True, kw_only=True):
     """Why something is in a prompt."""
 
     kind: str
-    """`memory`, `message`, `file`, `skill`, or `rule`: a standing instruction."""
+    """`memory`, `message`, `file`, `skill`, `request`, or `rule`: a standing instruction."""
     name: str
     """The id of a memory or message, the path of a file, or the name of a skill."""
     reason: str

@@ -11,7 +11,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.context import ContextReason, InjectedItem, InjectionKind, ReadContext, ReadSegment
 from holdfast.domain.run_skills import ActivationCause, ActiveSkill
 
-_SEGMENT_OF_KIND = {InjectionKind.STANDING: ("standing", "memories")}
+_SEGMENT_OF_KIND = {InjectionKind.STANDING: ("standing", "memories"), InjectionKind.REQUEST: ("requests",)}
 """The segments that a kind of memory is in; every other kind is in `memories`."""
 
 
@@ -101,6 +101,8 @@ def _memory_reason(item: InjectedItem) -> str:
     match item.kind:
         case InjectionKind.STANDING:
             return "a standing instruction: it is in every prompt of its scope"
+        case InjectionKind.REQUEST:
+            return "this person asked for it: it is quoted until somebody accepts or retracts it"
         case InjectionKind.FILE:
             return "a memory file: its beginning is in every prompt of its scope"
         case InjectionKind.NEIGHBOUR:

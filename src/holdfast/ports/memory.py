@@ -138,7 +138,7 @@ class Memories(Protocol):
     ) -> list[Memory]:
         """Return the standing memories that are active and have not expired, newest first.
 
-        With `proposed_by` also the proposed ones in the untainted words of that person.
+        With `proposed_by` also those that rules found in that person's messages and that nobody has accepted or edited.
         """
 
     async def update(

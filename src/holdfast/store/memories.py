@@ -121,7 +121,7 @@ class SqlMemories(SqlPort):
         proposed_by: str | None | UnsetType = UNSET,
         limit: int = DEFAULT_PAGE_SIZE,
     ) -> list[Memory]:
-        """Return the standing memories in force, and those that an author proposed, newest first."""
+        """Return the standing memories in force, and those that rules found in an author's words, newest first."""
         names = {"space_key": await space_key(tx, space), "now": tx.now, "limit": limit}
         rows = list(await tx.all("standing_memories", **names))
         if proposed_by is not UNSET:

@@ -1,4 +1,4 @@
-"""Of the standing instructions that a later turn should obey, nearly all are in its prompt."""
+"""Of the standing instructions that a later turn should obey, nearly all are in its prompt, accepted or not."""
 
 from typing import Final
 
@@ -59,5 +59,5 @@ async def test_standing_instructions_are_in_the_prompt_of_later_turns(workspace:
             await runtime.run_to_end(text, created_by="ada")
         for question in QUESTIONS:
             prompt = await segments(runtime, await runtime.run_to_end(question, created_by="ada"))
-            missing = [text for text, part in SAID if part not in prompt["standing"]]
+            missing = [text for text, part in SAID if part not in prompt["requests"]]
             assert len(missing) <= (1 - MIN_SHARE) * len(SAID), missing

@@ -31,6 +31,7 @@ def test_segments_are_ordered_from_stable_to_changing() -> None:
         skill_catalog="- billing: Bill.",
         skills=[PromptSkill(name="billing", text="How to bill.")],
         standing="- Answer in French.",
+        requests="- Be brief.",
         memories="- The user likes tea.",
         plan=plans.create(EMPTY, task_id=1, title="count"),
         todo=Todo(items=(TodoItem(text="buy milk"),)),
@@ -44,6 +45,7 @@ def test_segments_are_ordered_from_stable_to_changing() -> None:
         "skill_catalog",
         "environment",
         "standing",
+        "requests",
         "memories",
         "skills",
         "plan",
@@ -96,8 +98,11 @@ def test_empty_texts_have_no_segment() -> None:
     assert list(_compose(empty)) == ["core", "safety", "environment", "time"]
 
 
-def test_recalled_memory_is_untrusted_and_standing_instructions_are_not() -> None:
-    segments = _compose(replace(_input(), standing="- Answer in French.", memories="- The user likes tea."))
+def test_recalled_memory_is_untrusted_and_the_words_of_people_are_not() -> None:
+    segments = _compose(
+        replace(_input(), standing="- Answer in French.", requests="- Be brief.", memories="- The user likes tea.")
+    )
+    assert "<earlier-requests-" in segments["requests"] and "<untrusted-" not in segments["requests"]
     assert "<untrusted-" in segments["memories"]
     assert "<standing-instructions-" in segments["standing"] and "<untrusted-" not in segments["standing"]
 
@@ -155,7 +160,7 @@ def test_no_untrusted_text_can_close_its_segment(instructions: str, tag: str) ->
 def test_every_prompt_text_can_be_loaded_and_rendered() -> None:
     folder = Path(prompt_texts.__file__).parent
     names = sorted(path.stem for path in folder.glob("*.md"))
-    assert len(names) == 29
+    assert len(names) == 30
     assert all(prompt_texts.load_text(name).strip() == prompt_texts.load_text(name) for name in names)
     assert prompt_texts.render_text("time", now="{now}") == "The time is {now} (UTC)."
 

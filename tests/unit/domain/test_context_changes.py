@@ -61,10 +61,16 @@ def test_each_memory_skill_and_standing_instruction_has_a_reason() -> None:
     items = [
         InjectedItem(kind=InjectionKind.STANDING, id="mem_1"),
         InjectedItem(kind=InjectionKind.MEMORY, id="mem_2", score=0.71, parts=ScoreParts(lexical=0.4, vector=0.31)),
+        InjectedItem(kind=InjectionKind.REQUEST, id="msg_1"),
         InjectedItem(kind=InjectionKind.FILE, id="MEMORY.md"),
         InjectedItem(kind=InjectionKind.MEMORY, id="mem_gone"),
     ]
-    texts = {"standing": "- (mem_1)", "memories": "- [mem_2]\nMEMORY.md:", "skills": "tidy:\nclean up"}
+    texts = {
+        "standing": "- (mem_1)",
+        "requests": "- (msg_1)",
+        "memories": "- [mem_2]\nMEMORY.md:",
+        "skills": "tidy:\nclean up",
+    }
     plain: dict[str, Any] = {"source": SkillSource.SPACE, "version": 1, "digest": "d", "score": 2.0}
     skills = [
         ActiveSkill(id=SkillId(name), name=name, cause=cause, **plain)
@@ -75,9 +81,10 @@ def test_each_memory_skill_and_standing_instruction_has_a_reason() -> None:
     assert found == {
         "core": [],
         "standing": [("rule", "mem_1")],
+        "requests": [("request", "msg_1")],
         "memories": [("memory", "mem_2"), ("file", "MEMORY.md")],
         "skills": [("skill", "tidy")],
     }
     reasons = [each.reason for segment in shown.segments for each in segment.reasons]
-    assert "score 0.71: lexical 0.40, vector 0.31" in reasons[1]
-    assert reasons[3] == "it fits the request (score 2.00)"
+    assert "score 0.71: lexical 0.40, vector 0.31" in reasons[2]
+    assert reasons[4] == "it fits the request (score 2.00)"

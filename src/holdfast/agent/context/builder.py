@@ -108,6 +108,7 @@ class ContextBuilder:
             now=Instant(f"{turn_started[:13]}:00Z"),
             locale=ctx.thread.locale or ctx.agent.locale,
             standing=memory.standing,
+            requests=memory.requests,
             memories=memory.recalled,
             skill_catalog=ctx.skill_catalog,
             skills=ctx.prompt_skills,

@@ -1,6 +1,7 @@
 """Recall into the prompt: once per user message, within a token budget.
 
     standing instructions of people        always, trusted
+    what this person asked for before      in that person's words: a quotation from the log, no instruction of the space
     MEMORY.md of the space and the agent   their first lines        ┐
     known: memories                        in order of time         │ fenced as untrusted
     said before: excerpts by thread        with their neighbours    ┘
@@ -29,6 +30,7 @@ from holdfast.domain.memory import (
     Memory,
     MemoryOrigin,
     MemorySource,
+    MemoryStatus,
     MemoryType,
     MessageNode,
     NewMemory,
@@ -90,7 +92,9 @@ async def _statements(ctx: RunContext, message: Message) -> list[NewMemory]:
         return []
     kept = []
     for number, found in enumerate(find_statements(plain_text(message.content), at=message.created_at)):
-        if await ctx.memory.equal(ctx.lease, found.text):
+        if any(
+            _covers(each, found.kind, by=message.created_by) for each in await ctx.memory.equal(ctx.lease, found.text)
+        ):
             continue
         occurred_from, occurred_until = None, None
         if found.kind is StatementKind.EVENT:
@@ -118,6 +122,11 @@ async def _statements(ctx: RunContext, message: Message) -> list[NewMemory]:
     return kept
 
 
+def _covers(known: Memory, kind: StatementKind, *, by: str | None) -> bool:
+    """Return whether an equal memory makes a statement superfluous: the same words of two people are two statements."""
+    return known.author == by or (kind is StatementKind.STANDING and known.status is MemoryStatus.ACTIVE)
+
+
 class _Line(NamedTuple):
     """A line of the prompt, and what it shows."""
 
@@ -140,9 +149,11 @@ class _Recollection:
     async def collect(self, after: RecalledMemory) -> RecalledMemory:
         """Return the recalled text of each part, with what it consists of."""
         standing = await self._ctx.memory.standing(self._ctx.lease)
-        people = self._standing_lines([each for each in standing if each.origin is MemoryOrigin.PERSON])
+        active = [each for each in standing if each.status is MemoryStatus.ACTIVE]
+        people = self._standing_lines([each for each in active if each.origin is MemoryOrigin.PERSON])
+        requests = self._request_lines([each for each in standing if each.status is MemoryStatus.PROPOSED])
         files = await self._file_lines()
-        others = [each for each in standing if each.origin is not MemoryOrigin.PERSON]
+        others = [each for each in active if each.origin is not MemoryOrigin.PERSON]
         known, said = await self._found(others)
         blocks = [
             *(line.text for line in files),
@@ -152,8 +163,9 @@ class _Recollection:
         return replace(
             after,
             standing="\n".join(line.text for line in people),
+            requests="\n".join(line.text for line in requests),
             recalled="\n\n".join(block for block in blocks if block),
-            items=[line.item for line in (*people, *files, *known, *said)],
+            items=[line.item for line in (*people, *requests, *files, *known, *said)],
             notice=self._notice,
         )
 
@@ -165,6 +177,22 @@ class _Recollection:
             text = f"- {_one_line(memory.text)} ({memory.id} · {_when(memory)} · {author})"
             if (tokens := self._budget.take(text)) is not None:
                 lines.append(_Line(text, _memory_item(memory, InjectionKind.STANDING, tokens)))
+        return lines[::-1]
+
+    def _request_lines(self, proposals: Sequence[Memory]) -> list[_Line]:
+        """Return the newest sentences that rules proposed and that fit, as quotations of the messages, oldest first.
+
+        A proposal is not recalled before a person accepts it. The message that it quotes is this person's own.
+        """
+        lines = []
+        for proposal in proposals:
+            source = proposal.sources[0]
+            text = f"- {_one_line(proposal.text)} ({source.message_id} · {_when(proposal)})"
+            if (tokens := self._budget.take(text)) is not None:
+                item = InjectedItem(
+                    kind=InjectionKind.REQUEST, id=source.message_id, at=proposal.created_at, tokens=tokens
+                )
+                lines.append(_Line(text, replace(item, thread_id=source.thread_id)))
         return lines[::-1]
 
     async def _file_lines(self) -> list[_Line]:

@@ -98,6 +98,8 @@ class PromptInput(msgspec.Struct, frozen=True, kw_only=True):
     """A note about skills that would be active and are not."""
     standing: str = ""
     """Standing instructions of people."""
+    requests: str = ""
+    """What the user asked for before, in the user's words."""
     memories: str = ""
     """What was recalled for the user message; it is data."""
     plan: Plan = Plan()
@@ -152,6 +154,8 @@ class PromptComposer:
             yield self._segments.from_untrusted("output", schema, tag="json-schema")
         if prompt.standing:
             yield self._segments.from_untrusted("standing", prompt.standing, tag="standing-instructions")
+        if prompt.requests:
+            yield self._segments.from_untrusted("requests", prompt.requests, tag="earlier-requests")
         if prompt.memories:
             yield self._segments.from_untrusted("memories", prompt.memories, tag="untrusted")
 

@@ -74,10 +74,11 @@ SELECT m.*, s.id AS space_id FROM memories m JOIN spaces s ON s.space_key = m.sp
  LIMIT :limit;
 
 -- name: proposed_standing_memories
--- Instructions in the words of a person who has not accepted them yet.
+-- What a rule found in a message of a person, as it was found: an edited or imported proposal is nobody's own words.
 SELECT m.*, s.id AS space_id FROM memories m JOIN spaces s ON s.space_key = m.space_key
  WHERE m.space_key = :space_key AND m.standing = 1 AND m.status = 'proposed' AND COALESCE(m.author, '') = :author
-   AND m.origin = 'person' AND CAST(m.taint AS TEXT) = '[]' AND (m.expires_at IS NULL OR m.expires_at > :now)
+   AND m.origin = 'person' AND m.key LIKE 'rule.%' AND m.version = 1 AND CAST(m.taint AS TEXT) = '[]'
+   AND (m.expires_at IS NULL OR m.expires_at > :now)
  ORDER BY m.memory_key DESC
  LIMIT :limit;
 
