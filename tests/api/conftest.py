@@ -15,6 +15,7 @@ from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling,
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_log
 from tests.support.postgres import PostgresServer
+from tests.support.postgres_pools import shared_pool
 
 BACKENDS = ("sqlite", "postgres")
 NewDatabase: TypeAlias = Callable[[], Awaitable[str]]
@@ -98,11 +99,13 @@ def new_database(postgres: PostgresServer) -> NewDatabase:
 
 
 @pytest.fixture(scope="session")
-async def api_database(new_database: NewDatabase) -> str:
-    """Return a PostgreSQL database that tests use one after the other, each with its own threads."""
+async def api_database(new_database: NewDatabase) -> AsyncIterator[str]:
+    """Yield a PostgreSQL database that tests use one after the other, each with its own threads."""
     url = await new_database()
     async with open_store(url):
-        return url
+        pass
+    async with shared_pool(url):
+        yield url
 
 
 @pytest.fixture(scope="session", params=BACKENDS)

@@ -4,22 +4,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from holdfast.bootstrap import open_bus, open_store
 from holdfast.domain.ids import SpaceId
-from holdfast.store.postgres.database import database_on, open_pool
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.support.empty_database import create_database
 from tests.support.postgres import PostgresServer
+from tests.support.postgres_pools import shared_pool
 
 BACKENDS = ("sqlite", "postgres")
 SPACE = SpaceId("acme")
 OTHER = SpaceId("other")
-
-_pools: dict[str, asyncpg.Pool] = {}
 
 
 @pytest.fixture
@@ -54,9 +51,8 @@ async def postgres_database(postgres: PostgresServer) -> AsyncIterator[str]:
     url = await postgres.create_database("conformance")
     async with open_store(url):
         pass
-    _pools[url] = await open_pool(url)
-    yield url
-    await _pools.pop(url).close()
+    async with shared_pool(url):
+        yield url
 
 
 @pytest.fixture
@@ -80,11 +76,6 @@ async def stores(store: Store, backend: str, where: str | Path, clock: HeldClock
 
 @asynccontextmanager
 async def opened(where: str | Path, clock: HeldClock) -> AsyncIterator[Store]:
-    """Open the store at `where` on the test's clock, over the shared pool if there is one."""
-    async with open_bus(where) as bus:
-        if isinstance(where, str) and where in _pools:
-            async with database_on(_pools[where], clock=clock, use_local_clock=True, bus=bus) as database:
-                yield Store(database)
-        else:
-            async with open_store(where, bus=bus, clock=clock) as store:
-                yield store
+    """Open the store at `where` on the test's clock."""
+    async with open_bus(where) as bus, open_store(where, bus=bus, clock=clock) as store:
+        yield store

@@ -12,6 +12,7 @@ from tests.scenario.agents.agent_workspace import AgentWorkspace
 from tests.support.database_probe import open_probe
 from tests.support.log_check import check_log
 from tests.support.postgres import PostgresServer
+from tests.support.postgres_pools import shared_pool
 
 
 @pytest.fixture
@@ -50,11 +51,13 @@ async def postgres_workspace(
 
 
 @pytest.fixture(scope="session")
-async def agents_database(postgres: PostgresServer) -> str:
-    """Return the PostgreSQL database that the tests share, one after the other."""
+async def agents_database(postgres: PostgresServer) -> AsyncIterator[str]:
+    """Yield the PostgreSQL database that the tests share, one after the other."""
     url = await postgres.create_database("agents")
     async with open_store(url):
-        return url
+        pass
+    async with shared_pool(url):
+        yield url
 
 
 async def _check(database: str | Path) -> None:
