@@ -49,6 +49,12 @@ async def test_reminders_are_listed_by_the_rank_of_their_priority(backend_site: 
     assert [each["priority"] for each in found][:4] == ["critical", "high", "normal", "low"]
 
 
+async def test_a_delay_is_never_in_the_past(backend_site: Site) -> None:
+    body = {"content": "tea", "trigger_type": "time", "trigger_value": "in 0.001 s"}
+    for _ in range(5):
+        await backend_site.post("/api/reminders", body)
+
+
 async def test_a_due_reminder_notifies_and_starts_exactly_one_run(backend_site: Site) -> None:
     made = await make(backend_site, trigger_value="in 0.2 s", action={"type": "run", "agent": "bot"})
 

@@ -46,7 +46,8 @@ class SqlReminders(SqlPort):
         """Set a reminder with its schedule."""
         key = await lock_space_shared(tx, space)
         check_new_reminder(new)
-        trigger = reminder_trigger(new, now=await store_time(tx))
+        now = await store_time(tx)
+        trigger = reminder_trigger(new, now=now)
         reminder_id = new.id or ReminderId(tx.new_id("rem"))
         values = _values(new)
         row = await tx.one(
@@ -64,7 +65,7 @@ class SqlReminders(SqlPort):
         schedule = NewSchedule(
             id=ScheduleId(reminder_id), kind=ScheduleKind.REMINDER, plan=trigger.plan, created_by=new.owner
         )
-        await add_schedule(tx, key, schedule)
+        await add_schedule(tx, key, schedule, decided_at=now)
         await _arm(tx, await find_row(tx, "lock_reminder", "reminder", space=space, id=reminder_id), trigger)
         return to_reminder(await find_row(tx, "reminder", "reminder", space=space, id=reminder_id))
 

@@ -223,9 +223,11 @@ def daemon_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-async def add_schedule(tx: Transaction, space: int, new: NewSchedule) -> ScheduleId:
-    """Insert a schedule and arm its timer."""
-    now = await store_time(tx)
+async def add_schedule(
+    tx: Transaction, space: int, new: NewSchedule, *, decided_at: Millis | None = None
+) -> ScheduleId:
+    """Insert a schedule and arm its timer. `decided_at` is when its times were found to be in the future, if before."""
+    now = await store_time(tx) if decided_at is None else decided_at
     check_new_schedule(new, now=now)
     schedule_id = new.id or ScheduleId(tx.new_id("sch"))
     due = first_due(new.plan, now=now)
