@@ -32,15 +32,24 @@ async def make(http: httpx2.AsyncClient, **fields: Any) -> dict[str, Any]:
     return body
 
 
-def archive(files: dict[str, str | bytes], *, links: tuple[str, ...] = ()) -> bytes:
+def archive(
+    files: dict[str, str | bytes], *, links: tuple[str, ...] = (), compression: int = zipfile.ZIP_STORED
+) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as opened:
         for path, content in files.items():
             entry = zipfile.ZipInfo(path)
+            entry.compress_type = compression
             if path in links:
                 entry.external_attr = (stat.S_IFLNK | 0o777) << 16
             opened.writestr(entry, content)
     return packed.getvalue()
+
+
+def damaged(packed: bytes) -> bytes:
+    """Return an archive whose first entry has another content than its compression allows."""
+    start = packed.index(b"SKILL.md") + len(b"SKILL.md")
+    return packed[:start] + b"\xff" * 8 + packed[start + 8 :]
 
 
 SKILL_MD = (
@@ -88,6 +97,9 @@ async def test_a_key_creates_one_skill(http: httpx2.AsyncClient) -> None:
         ({"name": "../up"}, 400, "letters, digits"),
         ({"description": ""}, 400, "say what the skill does"),
         ({"description": "bell \u0007"}, 400, "control character"),
+        ({"instructions": "red \u009b31m"}, 400, "control character"),
+        ({"contract": {"must_produce": [{"kind": "file", "path": "a\u001b[2J"}]}}, 400, "control character"),
+        ({"contract": {"must_produce": [{"kind": "file", "path": "a" * 9_000}]}}, 413, "characters"),
         ({"instructions": "x" * 60_000}, 413, "50000"),
         ({"triggers": [f"t{number}" for number in range(5_000)]}, 400, "at most 64"),
         ({"contract": {"must_produce": [{"kind": "artifact", "title": "("}]}}, 400, "regular expression"),
@@ -145,6 +157,8 @@ async def test_a_folder_is_imported_changed_and_exported(http: httpx2.AsyncClien
         (archive({"scales/SKILL.md": "no frontmatter"}), "SKILL.md: line 1"),
         (archive({"scales/SKILL.md": "---\nname: a/b\ndescription: x\n---\n"}), "SKILL.md: line 2"),
         (archive({f"scales/{number}": "x" for number in range(600)}), "at most 500"),
+        (damaged(archive({"scales/SKILL.md": SKILL_MD * 40}, compression=zipfile.ZIP_DEFLATED)), "can be read"),
+        (archive({"scales/SKILL.md": SKILL_MD}, compression=zipfile.ZIP_LZMA), "in an unusual way"),
     ],
 )
 async def test_a_bad_archive_is_refused_and_nothing_changes(

@@ -49,7 +49,7 @@ NAME_EXPECTED: Final = "1 to 128 letters, digits, `-` or `_`, beginning with a l
 _NAME: Final = re.compile(NAME_PATTERN)
 MAX_PRIORITY: Final = 1_000
 _LOCALE: Final = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,3}")
-_CONTROL_CHARACTERS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CONTROL_CHARACTERS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 SkillName: TypeAlias = Annotated[str, Meta(pattern=NAME_PATTERN, extra={"expected": NAME_EXPECTED})]
 DurableOutput: TypeAlias = Literal["artifact", "reminder", "repo", "app", "workspace_file"]
@@ -380,10 +380,12 @@ def _check_contract(contract: ExecutionContract) -> None:
         raise Invalid(f"`must_produce` may have at most {MAX_LIST_ITEMS} items", field="must_produce")
     for product in contract.must_produce:
         if isinstance(product, ArtifactProduct) and product.title is not None:
-            check_text(product.title, field="must_produce", max_chars=MAX_ITEM_CHARS)
+            _check_words(product.title, field="must_produce", max_chars=MAX_ITEM_CHARS)
             _check_pattern(product.title)
-        if isinstance(product, FileProduct) and (product.path.startswith("/") or ".." in product.path.split("/")):
-            raise Invalid("the path of a file to produce must be inside the working folder", field="must_produce")
+        if isinstance(product, FileProduct):
+            _check_words(product.path, field="must_produce", max_chars=MAX_ITEM_CHARS)
+            if not product.path.strip() or product.path.startswith("/") or ".." in product.path.split("/"):
+                raise Invalid("the path of a file to produce must be inside the working folder", field="must_produce")
 
 
 def _check_pattern(pattern: str) -> None:

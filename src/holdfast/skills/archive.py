@@ -8,7 +8,9 @@ may have are refused before anything is stored.
 """
 
 import stat
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Final
@@ -38,6 +40,11 @@ from holdfast.skills.skill_md import (
 MAX_ARCHIVE_BYTES: Final = 8 * 1024 * 1024
 MAX_ENTRIES: Final = 500
 _IGNORED_PARTS: Final = ("__MACOSX", ".DS_Store", "__pycache__")
+_UNREADABLE: Final = (
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, OSError, ValueError),
+    *(zlib.error, struct.error),
+)
+"""What `zipfile` raises for an archive that is damaged."""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The time of every entry, so that the same skill gives the same archive."""
 
@@ -58,7 +65,7 @@ def unpack_skill(archive: bytes) -> SkillArchive:
     try:
         with zipfile.ZipFile(BytesIO(archive)) as opened:
             files = _read_entries(opened)
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, OSError, ValueError) as exc:
+    except _UNREADABLE as exc:
         raise Invalid(f"the body is not a zip archive that can be read: {exc}") from exc
     prefix = _skill_prefix(files)
     own = {path.removeprefix(prefix): content for path, content in files.items() if path.startswith(prefix)}
@@ -121,6 +128,8 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
         raise Invalid(f"`{path[:200]}` would be outside of the folder of the skill: pack the folder again")
     if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
         raise Invalid(f"`{path[:200]}` is a link or a special file: put the file itself into the archive")
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Invalid(f"`{path[:200]}` is compressed in an unusual way: pack the folder with `zip`")
     if entry.flag_bits & 1:
         raise Invalid(f"`{path[:200]}` is encrypted: pack the folder without a password")
 
