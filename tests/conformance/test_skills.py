@@ -65,8 +65,14 @@ async def test_every_change_is_a_version_with_its_author(store: Store) -> None:
     ]
     assert await store.skills.file(SPACE, skill.id, "references/a.md") == b"two"
     assert await store.skills.file(SPACE, skill.id, "scripts/b.py") == b""
+    assert await store.skills.file(SPACE, skill.id, "references/a.md", version=3) == b"one"
+    assert await store.skills.version(SPACE, skill.id, 3) == versions[2]
     with pytest.raises(NotFound, match="no file"):
         await store.skills.file(SPACE, skill.id, "scripts/c.py")
+    with pytest.raises(NotFound):
+        await store.skills.version(SPACE, skill.id, 5)
+    with pytest.raises(NotFound):
+        await store.skills.version(OTHER, skill.id, 1)
 
 
 async def test_a_change_for_another_version_is_refused_and_changes_nothing(store: Store) -> None:

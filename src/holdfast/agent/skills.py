@@ -6,6 +6,7 @@ The choice is the run value `skills`. It is made once per run: a worker that tak
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
@@ -15,7 +16,9 @@ from msgspec.structs import replace
 from holdfast.agent.context.system_prompt import PromptSkill
 from holdfast.agent.run_context import RunContext, mark_tainted
 from holdfast.domain.content import plain_text
+from holdfast.domain.errors import NotFound
 from holdfast.domain.events.custom import SkillsChosen
+from holdfast.domain.ids import SkillId
 from holdfast.domain.message import Message, Role
 from holdfast.domain.run_skills import (
     SKILLS_VALUE,
@@ -51,6 +54,8 @@ class SkillStep:
         self._catalogs = catalogs
         self._renderer = renderer
         self._found: RunCatalog | None = None
+        self._versions: dict[tuple[SkillId, int], Skill | None] = {}
+        """Custom skills that have changed since the run chose them, as they were then."""
 
     async def prepare(self) -> None:
         """Choose the skills of the run, unless that was done, and render them for the next model call."""
@@ -63,7 +68,8 @@ class SkillStep:
         skills = read_run_skills(ctx.values)
         if skills is None or skills.run_id != ctx.run.id:
             skills = self._choose(self._found, permitted, earlier=skills)
-        self._render(self._found.catalog, permitted, skills)
+        active = [(each, await self._as_chosen(self._found.catalog, each)) for each in skills.active]
+        self._render(active, permitted, skills)
         if any(each.allowed_tools is not None for each in skills.active) or ctx.permission_chain.restrictions:
             ctx.update_agent()  # an active skill narrows the tools
 
@@ -141,14 +147,27 @@ class SkillStep:
         about = [thread.title, thread.summary, *thread.key_points[:MAX_KEY_POINTS]]
         return [*segments, *(Segment(text, THREAD_WEIGHT) for text in about if text)]
 
-    def _render(self, catalog: SkillCatalog, permitted: "_PermittedSkills", skills: RunSkills) -> None:
+    async def _as_chosen(self, catalog: SkillCatalog, active: ActiveSkill) -> Skill | None:
+        """Return an active skill, a custom one in the version that was chosen; null if it was deleted."""
+        found = catalog.find(active)
+        if active.source is not SkillSource.SPACE or (found is not None and found.digest == active.digest):
+            return found
+        key = active.id, active.version
+        if key not in self._versions:
+            with suppress(NotFound):
+                found = await self._catalogs.version(self._ctx.lease, *key)
+            self._versions[key] = found if found is not None and found.digest == active.digest else None
+        return self._versions[key]
+
+    def _render(
+        self, found: Sequence[tuple[ActiveSkill, Skill | None]], permitted: "_PermittedSkills", skills: RunSkills
+    ) -> None:
         """Render the catalog and the active skills, each within its budget."""
         ctx, settings, renderer = self._ctx, self._ctx.agent.skill_settings, self._renderer
         mark_tainted(ctx, permitted.untrusted_sources)
         prompt_skills, folders, left_out, budget = [], [], list(skills.left_out), settings.active_tokens
-        for active in skills.active:
-            skill = catalog.get(active.name)
-            problem = "it is not in the catalog any more"
+        for active, skill in found:
+            problem = "it does not exist any more"
             if skill is not None:
                 text = skill.in_locale(skills.locale).instructions
                 notes = renderer.skill_notes(skill, BASH_TOOL in ctx.toolset.names)

@@ -13,6 +13,7 @@ from holdfast.domain.agent import Agent
 from holdfast.domain.agent_version import AgentBundle, BundleFile, check_bundle
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import Invalid
+from holdfast.domain.ids import SkillId
 from holdfast.domain.skill import Skill, SkillSource
 from holdfast.ports.runtime import Library, SkillListing
 from holdfast.skills.folder import write_skill_files
@@ -70,6 +71,11 @@ class WorkerLibrary:
             self._listings[key] = replace(listing, skills=skills)
         return self._listings[key]
 
+    async def skill_version(self, lease: Lease, skill: SkillId, version: int) -> Skill:
+        """Return a custom skill as of a version, with its folder on this machine."""
+        found = await self._library.skill_version(lease, skill, version)
+        return replace(found, folder=await self._write_skill(lease, found)) if found.files else found
+
     async def _open(self, lease: Lease, digest: str) -> OpenBundle:
         """Return a version on disk, received from the control plane if it is not there."""
         if digest in self._opened:
@@ -96,7 +102,10 @@ class WorkerLibrary:
         """Return the folder with the files of a custom skill of the space."""
         folder = self._scripts / skill.digest
         if not await run_in_thread(lambda _: folder.is_dir()):
-            contents = {file.path: await self._library.skill_file(lease, skill.id, file.path) for file in skill.files}
+            contents = {
+                file.path: await self._library.skill_file(lease, skill.id, file.path, skill.version)
+                for file in skill.files
+            }
             await run_in_thread(lambda _: write_skill_files(folder, contents))
         return str(folder)
 

@@ -38,6 +38,7 @@ from holdfast.domain.new_run import NewRun
 from holdfast.domain.recall import RecallQuery, RecallResult
 from holdfast.domain.reminder import Reminder
 from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.skill import Skill
 from holdfast.domain.thread import NewThread
 from holdfast.domain.untrusted import read_taint
 from holdfast.domain.working_folder import working_folder
@@ -124,8 +125,14 @@ class LocalLibrary:
         own = await self._run_agents.skills_of_run(lease.run)
         return await self._skills.listing(lease.space_id, lease.run.agent_type, own=own)
 
-    async def skill_file(self, lease: Lease, skill: SkillId, path: str) -> bytes:
+    async def skill_version(self, lease: Lease, skill: SkillId, version: int) -> Skill:
+        """Return a custom skill as of a version."""
+        return await self._skills.version(lease.space_id, skill, version)
+
+    async def skill_file(self, lease: Lease, skill: SkillId, path: str, version: int | None = None) -> bytes:
         """Return a file of a skill."""
+        if version is not None:
+            return await self._skills.custom_file(lease.space_id, skill, path, version)
         own = await self._run_agents.skills_of_run(lease.run)
         return await self._skills.file(lease.space_id, lease.run.agent_type, skill, path, own=own)
 

@@ -91,26 +91,38 @@ class SkillShelf:
             return await self._skills.file(space, skill, path)
         return await asyncio.to_thread(self.folders.file, found, path)
 
+    async def version(self, space: SpaceId, skill: SkillId, version: int) -> Skill:
+        """Return a custom skill as of a version, or raise `NotFound`."""
+        found = await self._skills.version(space, skill, version)
+        made = as_skill(found.content, id=skill, source=SkillSource.SPACE, version=version, files=found.files)
+        return await self._with_folder(space, made)
+
+    async def custom_file(self, space: SpaceId, skill: SkillId, path: str, version: int) -> bytes:
+        """Return a file of a custom skill as of a version, or raise `NotFound`."""
+        return await self._skills.file(space, skill, check_file_path(path), version=version)
+
     async def _custom_skills(self, space: SpaceId, revision: int) -> tuple[Skill, ...]:
         cached = self._custom.get(space)
         if cached is None or cached[0] != revision:
             if len(self._custom) >= MAX_CACHED_LISTINGS:
                 self._custom.clear()
             found = await self._skills.enabled(space) if revision else []
-            cached = self._custom[space] = (revision, tuple([await self._with_folder(each) for each in found]))
+            skills = [
+                as_skill(each, id=each.id, source=SkillSource.SPACE, version=each.version, files=each.files)
+                for each in found
+            ]
+            cached = self._custom[space] = (revision, tuple([await self._with_folder(space, each) for each in skills]))
         return cached[1]
 
-    async def _with_folder(self, custom: CustomSkill) -> Skill:
+    async def _with_folder(self, space: SpaceId, skill: Skill) -> Skill:
         """Return a custom skill; one with files gets a folder on this machine."""
-        skill = as_skill(
-            custom, id=custom.id, source=SkillSource.SPACE, version=custom.version, files=list(custom.files)
-        )
         if not skill.files or self._scripts_folder is None:
             return skill
         folder = self._scripts_folder / skill.digest
         if not folder.is_dir():
             contents = {
-                file.path: await self._skills.file(custom.space_id, custom.id, file.path) for file in skill.files
+                file.path: await self._skills.file(space, skill.id, file.path, version=skill.version)
+                for file in skill.files
             }
             await asyncio.to_thread(write_skill_files, folder, contents)
         return replace(skill, folder=str(folder))

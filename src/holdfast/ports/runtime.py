@@ -106,8 +106,11 @@ class Library(Protocol):
     async def skills(self, lease: Lease) -> SkillListing:
         """Return the skills of all sources that the run's agent may use; their revision changes when one changes."""
 
-    async def skill_file(self, lease: Lease, skill: SkillId, path: str) -> bytes:
-        """Return a file of one of these skills, or raise `NotFound`."""
+    async def skill_version(self, lease: Lease, skill: SkillId, version: int) -> Skill:
+        """Return a custom skill of the run's space as of a version, disabled or not, or raise `NotFound`."""
+
+    async def skill_file(self, lease: Lease, skill: SkillId, path: str, version: int | None = None) -> bytes:
+        """Return a file of a skill, of a custom one as of a version, or raise `NotFound`."""
 
 
 class MemoryLibrary(Protocol):

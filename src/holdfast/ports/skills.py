@@ -82,8 +82,11 @@ class Skills(Protocol):
     async def versions(self, space: SpaceId, skill: SkillId) -> list[SkillVersion]:
         """Return all versions of a skill, oldest first; the last is the current one."""
 
-    async def file(self, space: SpaceId, skill: SkillId, path: str) -> bytes:
-        """Return a file of the current version of a skill, or raise `NotFound`."""
+    async def version(self, space: SpaceId, skill: SkillId, version: int) -> SkillVersion:
+        """Return one version of a skill, or raise `NotFound`."""
+
+    async def file(self, space: SpaceId, skill: SkillId, path: str, *, version: int | None = None) -> bytes:
+        """Return a file of a version of a skill, by default of the current one, or raise `NotFound`."""
 
 
 class FolderSkills(Protocol):

@@ -66,9 +66,10 @@ class SkillCatalog:
         """The skills that are used, by name."""
         return list(self._winners.values())
 
-    def get(self, name: str) -> Skill | None:
-        """Return the skill that is used under a name."""
-        return self._winners.get(name)
+    def find(self, active: ActiveSkill) -> Skill | None:
+        """Return the skill that a run activated, also if another one shadows it by now; null if it is not there."""
+        every = (self._winners.get(active.name), *(skill for skill, _ in self.shadowed))
+        return next((each for each in every if each is not None and each.id == active.id), None)
 
     def entries(self, tools: Collection[str], unavailable_servers: Collection[str] = ()) -> list[CatalogEntry]:
         """Return all skills by name, shadowed ones too, for an agent with these tools."""

@@ -148,13 +148,22 @@ class SqlSkills(SqlPort):
         return [_to_version(row) for row in await tx.all("list_skill_versions", skill_key=key)]
 
     @reads
-    async def file(self, tx: Transaction, space: SpaceId, skill: SkillId, path: str) -> bytes:
-        """Return a file of the current version of a skill."""
+    async def version(self, tx: Transaction, space: SpaceId, skill: SkillId, version: int) -> SkillVersion:
+        """Return one version of a skill."""
+        return _to_version(await find_row(tx, "skill_version", "skill", space=space, id=skill, version=version))
+
+    @reads
+    async def file(
+        self, tx: Transaction, space: SpaceId, skill: SkillId, path: str, *, version: int | None = None
+    ) -> bytes:
+        """Return a file of a version of a skill."""
         row = await find_row(tx, "skill", "skill", space=space, id=skill)
+        if version is not None:
+            row = await find_row(tx, "skill_version", "skill", space=space, id=skill, version=version)
         digest = next((file.digest for file in _files_decoder.decode(row["files"]) if file.path == path), None)
         found = None if digest is None else await tx.one("skill_file", skill_key=row["skill_key"], digest=digest)
         if found is None:
-            raise NotFound(f"skill `{row['name']}` has no file `{path}`", path=path)
+            raise NotFound(f"skill `{skill}` has no file `{path}`", path=path)
         return bytes(found["content"])
 
 

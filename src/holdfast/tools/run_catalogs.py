@@ -11,6 +11,7 @@ from holdfast.domain.agent import Agent
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, Invalid, NotFound
+from holdfast.domain.ids import SkillId
 from holdfast.domain.skill import Skill, SkillSource
 from holdfast.domain.working_folder import working_folder
 from holdfast.domain.working_path import parse_working_path
@@ -55,12 +56,17 @@ class RunCatalogs:
             catalog = self._cache[listing.revision] = SkillCatalog(listing.skills)
         return RunCatalog(catalog=catalog, locale=listing.locale)
 
+    async def version(self, lease: Lease, skill: SkillId, version: int) -> Skill:
+        """Return a custom skill as of a version, or raise `NotFound`."""
+        return await self._library.skill_version(lease, skill, version)
+
     async def file(self, lease: Lease, agent: Agent, values: Mapping[str, Json], skill: Skill, path: str) -> bytes:
         """Return a file of a skill, or raise `NotFound`."""
         if path not in {file.path for file in skill.files}:
             raise NotFound(f"skill `{skill.name}` has no file `{path}`", path=path)
         if skill.source is not SkillSource.FOLDER:
-            return await self._library.skill_file(lease, skill.id, path)
+            version = skill.version if skill.source is SkillSource.SPACE else None
+            return await self._library.skill_file(lease, skill.id, path, version)
         folders, name = self._folders, working_folder(lease.run, agent, values)
         assert folders is not None
 

@@ -125,6 +125,26 @@ async def test_the_skills_of_a_run_come_from_its_agent_the_workspace_its_space_a
             await runtime.library.skill_file(lease, skill, path)
 
 
+async def test_a_custom_skill_can_be_read_as_of_a_version(store: Store, runtime: Runtime) -> None:
+    content = SkillContent(name="ours", description="d", instructions="one")
+    made = await store.skills.create(SPACE, NewSkill(content=content, contents={"scripts/x.py": b"1"}))
+    theirs = await store.skills.create(OTHER, NewSkill(content=content))
+    lease = await running(store, "go", agent_type="bot")
+    (chosen,) = [each for each in (await runtime.library.skills(lease)).skills if each.id == made.id]
+    await store.skills.replace(SPACE, made.id, replace(content, instructions="two"), {"scripts/x.py": b"2"})
+    await store.skills.update(SPACE, made.id, SkillPatch(enabled=False))
+    first = await runtime.library.skill_version(lease, made.id, 1)
+    assert (first, first.digest) == (chosen, chosen.digest)
+    assert (await runtime.library.skill_version(lease, made.id, 2)).instructions == "two"
+    assert await runtime.library.skill_file(lease, made.id, "scripts/x.py", 1) == b"1"
+    assert await runtime.library.skill_file(lease, made.id, "scripts/x.py", 2) == b"2"
+    for skill, version in ((made.id, 4), (theirs.id, 1)):
+        with pytest.raises(NotFound):
+            await runtime.library.skill_version(lease, skill, version)
+        with pytest.raises(NotFound):
+            await runtime.library.skill_file(lease, skill, "scripts/x.py", version)
+
+
 async def test_the_listing_of_skills_changes_only_with_a_skill(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go", agent_type="bot")
     first = await runtime.library.skills(lease)

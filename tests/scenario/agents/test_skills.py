@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.domain.content import Json
 from holdfast.domain.events.custom import (
@@ -19,6 +20,7 @@ from holdfast.domain.events.custom import (
 from holdfast.domain.message import Role
 from holdfast.domain.run import Run, RunStatus
 from holdfast.domain.run_skills import ActivationCause, RunSkills, read_run_skills
+from holdfast.domain.skill import NewSkill, SkillContent
 from tests.scenario.agents.agent_workspace import SPACE, AgentRuntime, AgentWorkspace, call, calling, say
 from tests.scenario.agents.killed_process import KILLS, RUN, KilledWorkspace, kill_and_resume
 from tests.support.fork_server import ForkServer
@@ -384,6 +386,36 @@ async def test_a_changed_skill_is_used_by_the_next_run_and_a_broken_one_breaks_n
     assert [(each.name, each.reason) for each in skills.left_out] == [
         ("parcels", "its files are invalid, or it does not exist")
     ]
+
+
+async def test_a_run_that_waits_keeps_the_version_of_a_skill_that_it_chose(
+    any_workspace: AgentWorkspace,
+) -> None:
+    asking = calling(call("ask_user", question="how heavy?"))
+    any_workspace.agent(asking, say("done"), skills="auto", tools=["ask_user", "bash"])
+    body = SkillContent(
+        name="parcels", description="Weigh parcels.", instructions="Use the scales.", triggers=["weigh parcel"]
+    )
+    async with any_workspace.open() as runtime:
+        skills = runtime.store.skills
+        skill = await skills.create(SPACE, NewSkill(content=body, contents={"references/a.md": b"At most 30 kg."}))
+        first, second = await runtime.start("weigh the parcel"), await runtime.start("weigh that parcel")
+        opened = [(await runtime.wait_for_interrupts(run))[0] for run in (first, second)]
+        changed = replace(body, instructions="Guess.", allowed_tools=[])
+        await skills.replace(SPACE, skill.id, changed, {"references/a.md": b"At most 90 kg."})
+        await skills.create(SPACE, NewSkill(content=replace(body, name="summarise", instructions="Shadow it.")))
+        await runtime.runs.respond(SPACE, first.id, "3 kg", interrupt=opened[0].id)
+        await runtime.wait_until_ended(first)
+        prompt = (await runtime.context(first)).system
+        folder = Path(prompt.split("Its folder, read-only for commands: ")[1].split("\n")[0])
+        await skills.delete(SPACE, skill.id)
+        await runtime.runs.respond(SPACE, second.id, "3 kg", interrupt=opened[1].id)
+        await runtime.wait_until_ended(second)
+        left_out = (await chosen(runtime, second)).left_out
+        assert "Use the scales." not in (await runtime.context(second)).system
+    assert "Use the scales." in prompt and "Guess." not in prompt
+    assert (folder / "references/a.md").read_text() == "At most 30 kg."
+    assert [(each.name, each.reason) for each in left_out] == [("parcels", "it does not exist any more")]
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,11 @@ SELECT skill_key, version, enabled, content, files, updated_by, updated_at FROM 
 -- name: list_skill_versions
 SELECT * FROM skill_versions WHERE skill_key = :skill_key ORDER BY version;
 
+-- name: skill_version
+SELECT v.*
+  FROM skill_versions v JOIN skills k ON k.skill_key = v.skill_key JOIN spaces s ON s.space_key = k.space_key
+ WHERE s.id = :space AND k.id = :id AND v.version = :version;
+
 -- name: add_skill_file
 INSERT INTO skill_files (skill_key, digest, content) VALUES (:skill_key, :digest, :content) ON CONFLICT DO NOTHING;
 

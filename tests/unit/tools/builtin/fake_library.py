@@ -9,6 +9,7 @@ from holdfast.domain.commit import Lease
 from holdfast.domain.errors import NotFound
 from holdfast.domain.ids import ArtifactId, FileId, SkillId
 from holdfast.domain.reminder import Reminder
+from holdfast.domain.skill import Skill
 from holdfast.ports.runtime import SkillListing, StoredFile
 
 
@@ -53,7 +54,10 @@ class FakeLibrary:
     async def skills(self, lease: Lease) -> SkillListing:
         return SkillListing(revision="none", skills=())
 
-    async def skill_file(self, lease: Lease, skill: SkillId, path: str) -> bytes:
+    async def skill_version(self, lease: Lease, skill: SkillId, version: int) -> Skill:
+        raise NotFound("there are no skills here")
+
+    async def skill_file(self, lease: Lease, skill: SkillId, path: str, version: int | None = None) -> bytes:
         raise NotFound("there are no skills here")
 
     async def grants(self, lease: Lease) -> dict[str, list[str]]:
