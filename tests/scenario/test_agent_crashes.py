@@ -30,6 +30,8 @@ SEED: Final = 20_261_116
 SLOW_KILLS: Final = 2_000
 MAX_KILL_POINT: Final = 150
 """Highest number of the commit point at which a worker is killed."""
+MAX_POSTGRES_KILL_POINT: Final = 500
+"""The same on PostgreSQL, where each death takes a second: fewer of them in a play."""
 TURNS: Final = frozenset(
     f"after INSERT INTO {table}" for table in ("messages", "inbox", "interrupts", "timers", "waits", "task_numbers")
 ) | {"after DELETE FROM inbox"}
@@ -93,11 +95,11 @@ async def test_an_undisturbed_play_leaves_the_same_history_on_every_store(
 async def test_kills_in_every_model_and_tool_call_change_only_unknown_outcomes(
     relay: Relay, undisturbed: UndisturbedPlay, backend: str
 ) -> None:
-    """On SQLite, where a kill is cheap, at every stage of every call; on PostgreSQL at one stage of each."""
+    """On SQLite, where a kill is cheap, at every stage of every call; on PostgreSQL at one stage of every third."""
     random = Random(SEED)
-    for moments in _by_stage(undisturbed[1]) if backend == "sqlite" else [_one_of_each_call(undisturbed[1], random)]:
+    for moments in _by_stage(undisturbed[1]) if backend == "sqlite" else [_one_of_some_calls(undisturbed[1], random)]:
         await _kill_in_calls(relay, undisturbed[0], moments)
-    assert len(relay.deaths) >= (105 if backend == "sqlite" else 35)
+    assert len(relay.deaths) >= (105 if backend == "sqlite" else 10)
 
 
 async def test_a_kill_after_every_turn_of_the_conversation_changes_nothing(
@@ -117,8 +119,9 @@ async def test_kills_at_commit_points_change_only_unknown_outcomes(
     relay: Relay, undisturbed: UndisturbedPlay, backend: str
 ) -> None:
     random = Random(SEED)
+    max_point = MAX_KILL_POINT if backend == "sqlite" else MAX_POSTGRES_KILL_POINT
     while len(relay.deaths) < (20 if backend == "sqlite" else 3):
-        await _kill(relay, undisturbed[0], at_points(random, max_point=MAX_KILL_POINT))
+        await _kill(relay, undisturbed[0], at_points(random, max_point=max_point))
 
 
 async def test_kills_at_any_time_change_only_unknown_outcomes(relay: Relay, undisturbed: UndisturbedPlay) -> None:
@@ -219,13 +222,13 @@ def _by_stage(points: Iterable[str]) -> list[set[str]]:
     return [{name for name in points if name.endswith(f": {stage}")} for stage in STAGES]
 
 
-def _one_of_each_call(points: Iterable[str], random: Random) -> set[str]:
+def _one_of_some_calls(points: Iterable[str], random: Random) -> set[str]:
     calls: dict[str, list[str]] = {}
     for name in points:
         call, _, stage = name.rpartition(": ")
         if stage in STAGES:
             calls.setdefault(call, []).append(name)
-    return {random.choice(moments) for moments in calls.values()}
+    return {random.choice(moments) for moments in list(calls.values())[::3]}
 
 
 def _new() -> RunId:
