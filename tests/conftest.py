@@ -54,8 +54,11 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="session")
 async def postgres() -> AsyncIterator[PostgresServer]:
-    """Yield the server that all tests share: they create databases in it and never stop it, so it need not sync."""
-    async with PostgresServer(fsync="off", full_page_writes="off") as server:
+    """Yield the server that all tests share: they create databases in it and never stop it, so it need not sync.
+
+    It looks for deadlocks at once, for tests that bring them about.
+    """
+    async with PostgresServer(fsync="off", full_page_writes="off", deadlock_timeout="20ms") as server:
         yield server
 
 

@@ -163,7 +163,7 @@ class ExampleData:
     def _run_with_objects(self, agent: str) -> Ids:
         ids = self._ended_run(agent)
         thread, run = ids["thread_id"], ids["run_id"]
-        body = {"type": "doc", "title": "notes", "content": "# notes"}
+        body = {"type": "doc", "title": "notes", "content": "<h1>notes</h1>", "media_type": "text/html"}
         artifact = self._send(f"/api/runs/{run}/artifacts", body)["id"]
         item = self._send(f"/api/threads/{thread}/tasks", {"title": "bake", "subtasks": [{"title": "mix"}]})["task_id"]
         message = self._send(f"/api/threads/{thread}/messages")["items"][0]["id"]

@@ -45,6 +45,9 @@ def start_schemathesis(
 
 def check_no_failures(process: subprocess.Popen[str], *, phase: str = "Stateful", seconds: int) -> None:
     """Wait until schemathesis ends; fail if it reports a failure or did not finish its last phase."""
-    output, _ = process.communicate(timeout=seconds)
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    finally:
+        process.kill()  # if it hangs
     assert process.returncode == 0, output[-8000:]
     assert f"✅  {phase}" in output, output[-8000:]  # schemathesis reports no failure if its own thread dies

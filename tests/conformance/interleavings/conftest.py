@@ -18,17 +18,6 @@ def backend() -> str:
 
 
 @pytest.fixture
-async def where(where: str) -> str:
-    """Return an empty database that does not sync to disk and detects deadlocks at once."""
-    connection = await asyncpg.connect(where)
-    name = await connection.fetchval("SELECT current_database()")
-    await connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
-    await connection.execute(f"ALTER DATABASE {name} SET deadlock_timeout = '20ms'")
-    await connection.close()
-    return where
-
-
-@pytest.fixture
 async def two(store: Store, where: str, clock: HeldClock) -> AsyncIterator[TwoWriters]:
     """Yield two writers; `store` prepares the data and checks the result."""
     barriers = [Barrier(), Barrier()]
