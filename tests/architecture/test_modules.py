@@ -58,6 +58,7 @@ STANDARD_REGEX_USERS: Final[dict[str, str]] = {
     "domain/artifact.py": _ONE_PASS,
     "domain/cron.py": _ONE_PASS,
     "domain/distillation.py": _ONE_PASS,
+    "domain/forgetting.py": _ONE_PASS,
     "domain/ids.py": _ONE_PASS,
     "domain/linear_regex.py": _ONE_PASS,
     "domain/mcp_server.py": _OPERATOR,

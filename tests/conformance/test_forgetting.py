@@ -1,22 +1,38 @@
 """Forgetting: a forgotten text is in no row, and in no byte of a local database file."""
 
 import asyncio
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from holdfast.domain.artifact import ArtifactType, NewArtifact, NewFile
 from holdfast.domain.commit import Commit, Lease
-from holdfast.domain.context import ContextSnapshot, SentSegment, text_digest
+from holdfast.domain.context import (
+    RECALL_VALUE,
+    ContextSnapshot,
+    RecalledMemory,
+    SentSegment,
+    recalled_memory,
+    text_digest,
+)
 from holdfast.domain.errors import Invalid, NotFound, RunActive
 from holdfast.domain.events import ToolCallArgs, ToolCallEnd, ToolCallResult, ToolCallStart
 from holdfast.domain.events.custom import AgentLogged, to_custom
 from holdfast.domain.forgetting import ForgetRequest, TextEraser, copies_to_find
-from holdfast.domain.ids import MemoryId, MessageId, RunId, ToolCallId
+from holdfast.domain.ids import InterruptId, MemoryId, MessageId, RunId, ToolCallId
+from holdfast.domain.interrupt import InterruptKind, NewInterrupt
 from holdfast.domain.memory import MemoryEntity, MemoryPatch, MemorySource, MemoryType, NewMemory
+from holdfast.domain.message import Role
+from holdfast.domain.recall import one_line
 from holdfast.domain.reminder import NewReminder, TriggerType
-from holdfast.domain.run import Run
+from holdfast.domain.run import Move, Run, RunStatus, WaitsFor
+from holdfast.memory.passages import split
+from holdfast.store.spaces import add_grants, space_key
 from holdfast.store.store import Store
+from holdfast.store.transaction import Transaction
 from holdfast.testing.clock import HeldClock
 from tests.builders import assistant, call, claim, finish, new_run, new_thread, result, text_events
 from tests.conformance.conftest import OTHER, SPACE, opened
@@ -31,20 +47,7 @@ async def secret_run(store: Store) -> Run:
     run = await new_run(store, SPACE, await new_thread(store, SPACE, "t"), f"Please note. {SECRET}")
     lease = await claim(store)
     calls = [call("call_1", "remember", text=SECRET)]
-    text = f"What is known: {SECRET}"
-    context = ContextSnapshot(
-        step=1,
-        model="m",
-        segments=(SentSegment(name="memories", digest=text_digest(text), tokens=1),),
-        conversation=(),
-        reminders=(SECRET,),
-        tools=text_digest("[]"),
-        tokens={},
-        first_sequence=None,
-        last_sequence=None,
-        compaction_through=None,
-        texts={text_digest(text): text, text_digest("[]"): "[]"},
-    )
+    context = snapshot(segments={"memories": f"What is known: {SECRET}"}, reminders=(SECRET,))
     call_id = ToolCallId("call_1")
     await store.journal.commit(
         Commit(
@@ -66,6 +69,22 @@ async def secret_run(store: Store) -> Run:
     await store.journal.commit(Commit(lease=lease, events=text_events("", id="x")[:0]))
     await finish(store, lease, ECHO)
     return await store.runs.get(SPACE, run.id)
+
+
+def snapshot(*, segments: dict[str, str], reminders: tuple[str, ...] = ()) -> ContextSnapshot:
+    return ContextSnapshot(
+        step=1,
+        model="m",
+        segments=tuple(SentSegment(name=name, digest=text_digest(text), tokens=1) for name, text in segments.items()),
+        conversation=(),
+        reminders=reminders,
+        tools=text_digest("[]"),
+        tokens={},
+        first_sequence=None,
+        last_sequence=None,
+        compaction_through=None,
+        texts={text_digest(text): text for text in (*segments.values(), "[]")},
+    )
 
 
 def memory(lease: Lease) -> NewMemory:
@@ -124,6 +143,113 @@ async def test_forgetting_a_run_leaves_no_trace(store: Store, where: str | Path)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     again = await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id), by="bob")
     assert (again.messages, again.memories) == (0, 0)
+
+
+LONG = "Fuses: " + ", ".join(f"lane {number} has fuse {number * 37 % 101}" for number in range(120))
+SHORT = "PIN: 4711"
+QUOTED = [
+    (LONG, LONG[:300]),  # a neighbour of what was found
+    (LONG, one_line(LONG).removesuffix("…")),
+    (LONG, LONG[slice(*split(LONG)[1])]),  # a passage that begins and ends within a sentence
+    ("The  safe\topens with  ZEBRA-7731", "The safe opens with ZEBRA-7731"),
+    (SHORT, SHORT),
+]
+
+
+@pytest.mark.parametrize(("said", "quoted"), QUOTED)
+async def test_what_other_runs_recalled_of_a_forgotten_message_is_forgotten(
+    store: Store, where: str | Path, said: str, quoted: str
+) -> None:
+    run = await new_run(store, SPACE, await new_thread(store, SPACE, "t"), said)
+    await finish(store, await claim(store), "fine")
+    message = (await store.messages.of_run(SPACE, run.id))[0]
+    lines = (
+        f"Known:\n- [mem_1 · 2026-01-01 · ann] kept\n- [{message.id} · 2026-01-01 · ann] {quoted}\n- [msg_2 · x] kept"
+    )
+    requests = f"- kept ({message.id}0 · 2026-01-01)\n- {quoted} ({message.id} · 2026-01-01)"
+    await new_run(store, SPACE, await new_thread(store, SPACE, "u"), "hello")
+    lease = await claim(store)
+    recalled = RecalledMemory(recalled=lines, requests=requests)
+    context = snapshot(segments={"memories": lines, "requests": requests})
+    nodes = [{"id": message.id, "role": "user", "text": f'"{quoted}"'}, {"id": "msg_2", "text": "kept"}]
+    found = msgspec.json.encode({"raw_hits": [{"node": node, "score": 1.0} for node in nodes]}).decode()
+    await store.journal.commit(
+        Commit(
+            lease=lease,
+            messages=[assistant("", call("call_1"), id="asks"), result("call_1", found)],
+            events=[ToolCallResult(message_id=MessageId("told"), tool_call_id=ToolCallId("call_1"), content=found)],
+            values={RECALL_VALUE: msgspec.to_builtins(recalled)},
+            contexts=[context],
+        )
+    )
+    await finish(store, lease, "fine")
+    assert {"run_values", "texts"} <= (await traces(where, quoted[-8:])).keys()
+    await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id))
+    assert await traces(where, quoted[-8:]) == {}
+    if isinstance(where, Path):
+        assert quoted[-8:].encode() not in bytes_of(where)
+    after = recalled_memory(await store.values.of_run(SPACE, lease.run_id))
+    assert after.recalled.count("kept") == 2 and after.requests.count("kept") == 1
+    (told,) = [each for each in await store.messages.of_run(SPACE, lease.run_id) if each.role is Role.TOOL]
+    hits = msgspec.json.decode(str(told.content))["raw_hits"]
+    assert [hit["node"]["text"].strip('"') for hit in hits] == ["[forgotten]", "kept"]
+
+
+async def test_the_artifacts_and_grants_of_a_forgotten_run_hold_nothing_of_it(store: Store, where: str | Path) -> None:
+    command = "echo the safe opens with ZEBRA-7731"
+    run = await new_run(store, SPACE, await new_thread(store, SPACE, "t"), f"Please note. {SECRET}")
+    lease = await claim(store)
+    file = NewFile(name="safe.txt", content=f"kept\n{SECRET}\n".encode())
+    artifacts = [
+        NewArtifact(type=ArtifactType.DOC, title="Safe", content=f"kept\n{SECRET}\n"),
+        NewArtifact(type=ArtifactType.DOC, title="Safe file", file=file),
+    ]
+    messages = [assistant("", call("call_1", "bash", command=command), id="asks"), result("call_1", "none")]
+    await store.journal.commit(Commit(lease=lease, messages=messages, artifacts=artifacts))
+    await finish(store, lease, "fine")
+
+    async def grant(tx: Transaction) -> None:
+        key = await space_key(tx, SPACE)
+        await add_grants(
+            tx,
+            key,
+            agents=["bot"],
+            rules=[f"bash({command})", "bash(ls)"],
+            run=run.id,
+            interrupt=InterruptId("int_1"),
+            by=None,
+        )
+
+    await store.grants._database.write(grant)
+    assert {"artifacts", "blobs", "grants"} <= (await traces(where, "ZEBRA-7731")).keys()
+    await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id))
+    assert await traces(where, "ZEBRA-7731") == {}
+    assert await orphans_of(where) == {}
+    assert await store.grants.in_force(SPACE) == {"bot": ["bash(ls)"]}
+    for artifact in (await store.artifacts.page(SPACE, run=run.id)).items:
+        whole = await store.artifacts.get(SPACE, artifact.id)
+        content = await store.files.content(SPACE, whole.file_id) if whole.file_id else (whole.content or "").encode()
+        assert content == b"kept\n[forgotten]\n"
+        assert (whole.digest, whole.size) == (sha256(content).hexdigest(), len(content))
+
+
+async def test_the_options_of_a_question_are_forgotten(store: Store, where: str | Path) -> None:
+    option = "the safe opens with ZEBRA-7731"
+    run = await new_run(store, SPACE, await new_thread(store, SPACE, "t"), "Ask me.")
+    lease = await claim(store)
+    question = NewInterrupt(
+        kind=InterruptKind.INPUT,
+        message="Which one?",
+        tool_call_id=ToolCallId("call_1"),
+        response_schema={"type": "string", "enum": [option]},
+    )
+    asks = assistant("", call("call_1", "ask_user", options=[option]), id="asks")
+    move = Move(to=RunStatus.WAITING, reason=WaitsFor.PERSON)
+    await store.journal.commit(Commit(lease=lease, messages=[asks], interrupts=[question], move=move))
+    await store.runs.end(SPACE, run.id)
+    assert "interrupts" in await traces(where, "ZEBRA-7731")
+    await store.forgetting.forget(SPACE, ForgetRequest(run_id=run.id))
+    assert await traces(where, "ZEBRA-7731") == {}
 
 
 async def test_forgetting_a_memory_takes_its_run_and_its_versions(store: Store, where: str | Path) -> None:
@@ -250,4 +376,7 @@ def test_copies_are_found_by_sentence_and_in_json() -> None:
     assert eraser.erase(r'{"a": "him \"now\" please"}') == '{"a": "[forgotten]"}'
     assert eraser.erase("run_0123456789abcdef") == "run_0123456789abcdef"
     assert "run_0123456789abcdef" not in copies_to_find(["run_0123456789abcdef"])
+    assert (
+        msgspec.json.decode(TextEraser(["never tell him that"]).erase(r'"and\never tell him that"')) == "and[forgotten]"
+    )
     assert copies_to_find(["金庫の番号は七七三一"]) == ["金庫の番号は七七三一"]

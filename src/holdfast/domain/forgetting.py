@@ -4,7 +4,9 @@ A tombstone keeps the id, role and place of a message, and says when it was forg
 found by the whole text and by each of its sentences, in plain text and inside JSON.
 """
 
+import re
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import Any, Final
 
 import msgspec
@@ -71,34 +73,78 @@ def check_forget_request(request: ForgetRequest) -> None:
         raise Invalid(f"at most {MAX_FORGET_IDS} ids can be forgotten at once", field="ids")
 
 
-def copies_to_find(texts: Iterable[str]) -> list[str]:
-    """Return the texts and sentences to replace in other texts, longest first."""
+def copies_to_find(texts: Iterable[str], *, quotations: Iterable[str] = ()) -> list[str]:
+    """Return the texts, their sentences and their quotations to replace in other texts, longest first.
+
+    A quotation may end within a sentence; a part of a sentence alone may be anybody's.
+    """
     found: dict[str, None] = {}
     for text in texts:
         whole = text.strip()
         for part in (whole, *_sentences(whole)):
             if _is_distinct(part):
                 found[part] = None
+    found |= dict.fromkeys(part for each in quotations if _is_distinct(part := each.strip()))
     return sorted(found, key=len, reverse=True)[:MAX_SENTENCES]
 
 
 class TextEraser:
     """Replaces copies of forgotten texts, in plain text and as they are escaped in JSON, once or twice."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
+    def __init__(self, texts: Iterable[str], *, quotations: Iterable[str] = ()) -> None:
         forms: dict[str, None] = {}
-        for text in copies_to_find(texts):
+        for text in copies_to_find(texts, quotations=quotations):
             escaped = _escape(text)
             for form in (text, escaped, _escape(escaped)):
                 forms[form] = None
         self._forms: Sequence[str] = sorted(forms, key=len, reverse=True)
 
     def erase(self, text: str) -> str:
-        """Return `text` without the copies; the same object if there are none."""
+        """Return `text` without the copies; the same object if there are none. JSON stays JSON."""
         for form in self._forms:
-            if form in text:
-                text = text.replace(form, FORGOTTEN_TEXT)
+            at = text.find(form)
+            while at >= 0:
+                # A backslash may escape the first character of what is found: `\\n` before `ever` is no `never`.
+                before = text[:at].rstrip("\\")
+                text = before + FORGOTTEN_TEXT + text[at + len(form) :]
+                at = text.find(form, len(before) + len(FORGOTTEN_TEXT))
         return text
+
+
+class QuotedIn(Enum):
+    """Where a message or memory is quoted by its id."""
+
+    PROMPT = "prompt"
+    """Lines of a prompt."""
+    JSON_PROMPT = "json_prompt"
+    """Lines of a prompt in JSON."""
+    RESULT = "result"
+    """Results of tools, which are JSON in JSON."""
+
+
+class QuotationEraser:
+    """Replaces what quotes messages and memories by their ids, however short it is."""
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        names = f"(?:{'|'.join(map(re.escape, sorted(ids)))})"
+        lines = {
+            QuotedIn.PROMPT: (r"(?m:^)", r"[^\n]*"),
+            QuotedIn.JSON_PROMPT: (r"""(?:(?<=")|(?<=\\n))""", r"""(?:[^"\\]|\\[^n])*"""),
+        }
+        self._patterns = {
+            where: re.compile(rf"{start}- (?:\[{names} · {rest}|{rest} \({names} · {rest})")
+            for where, (start, rest) in lines.items()
+        }
+        text = r"""(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]))*"""
+        self._patterns[QuotedIn.RESULT] = re.compile(
+            rf'''(\\"id\\":\\"{names}\\",[^{{}}]*?\\"text\\":\\"){text}(?=\\")'''
+        )
+
+    def erase(self, text: str, *, where: QuotedIn) -> str:
+        """Return a text without the quotations."""
+        if where is QuotedIn.RESULT:
+            return self._patterns[where].sub(rf"\1{FORGOTTEN_TEXT}", text)
+        return self._patterns[where].sub(f"- {FORGOTTEN_TEXT}", text)
 
 
 def tombstone_metadata(*, at: Instant, by: str | None) -> dict[str, Json]:

@@ -18,6 +18,10 @@ DEFAULT_HITS: Final = 10
 BM25_K: Final = 1.2
 BM25_B: Final = 0.5
 """How much the length of a passage counts in BM25; messages are short, so less than the usual 0.75."""
+MAX_EXCERPT_CHARS: Final = 1_000
+"""Characters of a text that a prompt quotes."""
+MAX_NEIGHBOUR_CHARS: Final = 300
+"""Characters that a prompt quotes of a message before or after one that was found."""
 MEMORY_TOOL_NAMES: Final = frozenset(
     [
         "semantic_search_memory",
@@ -163,3 +167,9 @@ def check_recall_query(query: RecallQuery) -> None:
         raise Invalid("`q` is empty: name what to search for", field="q")
     if not 1 <= query.limit <= MAX_HITS:
         raise Invalid(f"`limit` must be between 1 and {MAX_HITS}", field="limit")
+
+
+def one_line(text: str) -> str:
+    """Return a text as a line of a prompt quotes it."""
+    words = " ".join(text.split())
+    return words if len(words) <= MAX_EXCERPT_CHARS else f"{words[: MAX_EXCERPT_CHARS - 1]}…"

@@ -1,6 +1,8 @@
 """Forgetting in SQL: one transaction that removes memories, leaves tombstones, and rewrites every copy of the text."""
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -12,6 +14,8 @@ from holdfast.domain.forgetting import (
     FORGOTTEN_TEXT,
     ForgetReceipt,
     ForgetRequest,
+    QuotationEraser,
+    QuotedIn,
     TextEraser,
     check_forget_request,
     is_forgotten,
@@ -22,8 +26,9 @@ from holdfast.domain.instant import instant, millis
 from holdfast.domain.memory import Memory, fold_label
 from holdfast.domain.message import Message, Role
 from holdfast.domain.new_run import title_of
-from holdfast.domain.recall import RecallKind
+from holdfast.domain.recall import MAX_NEIGHBOUR_CHARS, RecallKind, one_line
 from holdfast.domain.run import RunStatus
+from holdfast.memory.passages import split
 from holdfast.store.conditions import put_reminder_terms
 from holdfast.store.encoding import dump_json, load_json, load_optional_json
 from holdfast.store.memories import memory_row, to_memory
@@ -42,17 +47,18 @@ class _Scan(NamedTuple):
     rewrite: str | None
     columns: str
     start: tuple[Any, Any] = (0, 0)
+    quoted_in: QuotedIn | None = None
 
 
 _COPIES: Final = (
-    _Scan("scan_messages", "rewrite_message", "abc"),
-    _Scan("scan_events", "rewrite_event", "a"),
-    _Scan("scan_values", "rewrite_value", "a"),
+    _Scan("scan_messages", "rewrite_message", "abc", quoted_in=QuotedIn.RESULT),
+    _Scan("scan_events", "rewrite_event", "a", quoted_in=QuotedIn.RESULT),
+    _Scan("scan_values", "rewrite_value", "a", quoted_in=QuotedIn.JSON_PROMPT),
     _Scan("scan_runs", "rewrite_run", "abcd"),
     _Scan("scan_inbox", "rewrite_inbox", "a"),
-    _Scan("scan_interrupts", "rewrite_interrupt", "abcde"),
+    _Scan("scan_interrupts", "rewrite_interrupt", "abcdef"),
     _Scan("scan_contexts", "rewrite_context", "a"),
-    _Scan("scan_texts", "rewrite_text", "a", ("", 0)),
+    _Scan("scan_texts", "rewrite_text", "a", ("", 0), quoted_in=QuotedIn.PROMPT),
     _Scan("scan_threads", "rewrite_thread", "abcde"),
     _Scan("scan_artifacts", "rewrite_artifact", "abc"),
     _Scan("scan_notifications", "rewrite_notification", "a"),
@@ -63,6 +69,7 @@ _COPIES: Final = (
     _Scan("scan_reminders", "rewrite_reminder", "abcde"),
     _Scan("scan_conditions", "rewrite_condition", "ab"),
     _Scan("scan_deliveries", "rewrite_delivery", "a"),
+    _Scan("scan_grants", "rewrite_grant", "a"),
     _Scan("scan_keyed_requests", "rewrite_keyed_request", "a", ("", "")),
 )
 _QUOTING_MEMORIES: Final = (_Scan("scan_memories", None, "abcd"), _Scan("scan_memory_versions", None, "a"))
@@ -107,9 +114,9 @@ async def _forget(tx: Transaction, space: SpaceId, request: ForgetRequest, by: s
         selected = await _select(tx, key, space, request)
         if not runs >= {row["run_key"] for row in selected.messages.values()}:
             raise RetryTransaction
-    eraser = TextEraser(_texts(selected))
+    eraser = _eraser(selected)
     await _add_quoting_memories(tx, key, selected, eraser)
-    eraser = TextEraser(_texts(selected))
+    eraser = _eraser(selected)
     await _check_ended(tx, runs)
     counts = {"versions": 0, "edges": 0, "events": 0}
     for memory_key in selected.memories:
@@ -137,7 +144,9 @@ async def _forget(tx: Transaction, space: SpaceId, request: ForgetRequest, by: s
     for thread_key in {row["thread_key"] for row in selected.messages.values()}:
         await remove_thread(tx, thread_key, again=True)
     events = await _leave_tombstones(tx, selected, by)
-    copies = sum([await _erase_copies(tx, key, scan, eraser) for scan in _COPIES])
+    quotations = QuotationEraser(row["id"] for row in (*selected.messages.values(), *selected.memories.values()))
+    copies = sum([await _erase_copies(tx, key, scan, eraser, quotations) for scan in _COPIES])
+    copies += await _erase_artifact_files(tx, key, runs, eraser)
     await tx.run("ask_for_scrub", space_key=key)
     return msgspec.structs.replace(receipt, events=events, copies=copies)
 
@@ -346,20 +355,45 @@ class _EventScrubber:
         return text
 
 
-async def _erase_copies(tx: Transaction, key: int, scan: _Scan, eraser: TextEraser) -> int:
+async def _erase_copies(tx: Transaction, key: int, scan: _Scan, eraser: TextEraser, quotations: QuotationEraser) -> int:
     """Rewrite the rows of a table that hold copies, and return how many."""
     assert scan.rewrite is not None
     changed = 0
     async for row in _rows(tx, key, scan):
-        texts = _erased(row, scan, eraser)
+        texts = _erased(row, scan, eraser, quotations)
         if texts is not None:
             if scan.read == "scan_messages":
                 await _index_again(tx, row["one"])
-            await tx.run(scan.rewrite, space_key=key, one=row["one"], two=row["two"], **texts)
+            more: dict[str, Any] = {}
+            if scan.read == "scan_artifacts":
+                more = {"digest": _digest(texts["b"]), "size": None if texts["b"] is None else len(texts["b"].encode())}
+            await tx.run(scan.rewrite, space_key=key, one=row["one"], two=row["two"], **texts, **more)
             if scan.read == "scan_conditions":
                 await put_reminder_terms(tx, key, row["one"], load_condition(load_json(texts["a"] or "{}")))
             changed += 1
     return changed
+
+
+async def _erase_artifact_files(tx: Transaction, key: int, runs: Collection[int], eraser: TextEraser) -> int:
+    """Rewrite the text files of the artifacts that forgotten runs made, and return how many."""
+    changed = 0
+    for run_key in runs:
+        for row in await tx.all("artifact_files_of_run", run_key=run_key):
+            with suppress(UnicodeDecodeError):
+                before = bytes(row["content"]).decode()
+                if (after := eraser.erase(before)) != before:
+                    names = {"digest": _digest(after), "size": len(after.encode())}
+                    blob = await tx.one("add_blob", space_key=key, content=after.encode(), **names)
+                    assert blob is not None
+                    await tx.run("point_file", file_key=row["file_key"], blob_key=blob["blob_key"])
+                    await tx.run("rewrite_artifacts_of_file", file_key=row["file_key"], **names)
+                    await tx.run("drop_unused_blob", blob_key=row["blob_key"])
+                    changed += 1
+    return changed
+
+
+def _digest(text: str | None) -> str | None:
+    return None if text is None else sha256(text.encode()).hexdigest()
 
 
 async def _index_again(tx: Transaction, message_key: int) -> None:
@@ -388,24 +422,32 @@ async def _rows(tx: Transaction, key: int, scan: _Scan) -> Any:
         one, two = rows[-1]["one"], rows[-1]["two"]
 
 
-def _erased(row: Row, scan: _Scan, eraser: TextEraser) -> dict[str, str | None] | None:
+def _erased(
+    row: Row, scan: _Scan, eraser: TextEraser, quotations: QuotationEraser | None = None
+) -> dict[str, str | None] | None:
     """Return the columns of a row without the copies, or `None` if it has none."""
     before = {name: row[name] for name in scan.columns}
     after = {name: None if text is None else eraser.erase(text) for name, text in before.items()}
+    if scan.quoted_in is not None and quotations is not None and after["a"] is not None:
+        after["a"] = quotations.erase(after["a"], where=scan.quoted_in)
     return None if after == before else after
 
 
-def _texts(selected: _Selection) -> Iterator[str]:
-    """Yield every text that must not be left anywhere."""
-    for row in selected.memories.values():
-        memory: Memory = to_memory(row)
-        yield memory.text
-        yield memory.title or ""
-    for row in selected.messages.values():
-        message = to_message(row)
-        yield plain_text(message.content)
-        for call in message.tool_calls:
-            yield from _leaves(call.arguments)
+def _eraser(selected: _Selection) -> TextEraser:
+    """Return what erases every text that must not be left anywhere."""
+    memories: list[Memory] = [to_memory(row) for row in selected.memories.values()]
+    messages = [to_message(row) for row in selected.messages.values()]
+    said = [memory.text for memory in memories] + [plain_text(message.content) for message in messages]
+    other = [memory.title or "" for memory in memories]
+    other += [text for message in messages for call in message.tool_calls for text in _leaves(call.arguments)]
+    return TextEraser([*said, *other], quotations=(part for text in said for part in _quoted(text)))
+
+
+def _quoted(text: str) -> Iterator[str]:
+    """Yield the parts in which prompts and tools quote a text."""
+    for part in (text, text[:MAX_NEIGHBOUR_CHARS], *(text[start:end] for start, end in split(text))):
+        yield part
+        yield one_line(part).removesuffix("…")
 
 
 def _leaves(value: Json) -> Iterator[str]:

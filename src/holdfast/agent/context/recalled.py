@@ -38,7 +38,16 @@ from holdfast.domain.memory import (
 )
 from holdfast.domain.memory_file import MEMORY_FILE, memory_path
 from holdfast.domain.message import Message, Role
-from holdfast.domain.recall import MAX_QUERY_CHARS, RecallHit, RecallKind, RecallQuery, RecallResult
+from holdfast.domain.recall import (
+    MAX_EXCERPT_CHARS,
+    MAX_NEIGHBOUR_CHARS,
+    MAX_QUERY_CHARS,
+    RecallHit,
+    RecallKind,
+    RecallQuery,
+    RecallResult,
+    one_line,
+)
 from holdfast.domain.run import Mode
 from holdfast.domain.untrusted import untrusted_source
 from holdfast.memory.dates import find_dates, find_occurrence
@@ -54,10 +63,8 @@ MIN_COSINE: Final = 0.35
 MAX_FILE_LINES: Final = 200
 MAX_FILE_SHARE: Final = 0.25
 """Share of the budget that one memory file may take."""
-MAX_EXCERPT_CHARS: Final = 1_000
 MAX_NEIGHBOURED: Final = 8
 """Excerpts whose neighbours are added; the best."""
-MAX_NEIGHBOUR_CHARS: Final = 300
 
 _RULE_MODES: Final = frozenset({Mode.CHAT, Mode.TASK})
 _MEMORY_TYPES: Final = {
@@ -174,7 +181,7 @@ class _Recollection:
         lines = []
         for memory in memories:
             author = memory.author or "a person"
-            text = f"- {_one_line(memory.text)} ({memory.id} · {_when(memory)} · {author})"
+            text = f"- {one_line(memory.text)} ({memory.id} · {_when(memory)} · {author})"
             if (tokens := self._budget.take(text)) is not None:
                 lines.append(_Line(text, _memory_item(memory, InjectionKind.STANDING, tokens)))
         return lines[::-1]
@@ -187,7 +194,7 @@ class _Recollection:
         lines = []
         for proposal in proposals:
             source = proposal.sources[0]
-            text = f"- {_one_line(proposal.text)} ({source.message_id} · {_when(proposal)})"
+            text = f"- {one_line(proposal.text)} ({source.message_id} · {_when(proposal)})"
             if (tokens := self._budget.take(text)) is not None:
                 item = InjectedItem(
                     kind=InjectionKind.REQUEST, id=source.message_id, at=proposal.created_at, tokens=tokens
@@ -355,13 +362,13 @@ def _scored(item: InjectedItem, hit: RecallHit) -> InjectedItem:
 
 
 def _memory_line(memory: Memory) -> str:
-    return f"- [{memory.id} · {_when(memory)} · {memory.author or memory.origin}] {_one_line(memory.text)}"
+    return f"- [{memory.id} · {_when(memory)} · {memory.author or memory.origin}] {one_line(memory.text)}"
 
 
 def _said_line(said: RecallHit | MessageNode, text: str, *, speaker: str | None) -> str:
     superseded = f" (superseded by {', '.join(said.superseded_by)})" if said.superseded_by else ""
     about = f"{said.id} · {said.at[:10]} · {speaker or said.role}"
-    return f"- [{about}] {_one_line(text)}{_dates_note(text, at=said.at)}{superseded}"
+    return f"- [{about}] {one_line(text)}{_dates_note(text, at=said.at)}{superseded}"
 
 
 def _dates_note(text: str, *, at: Instant) -> str:
@@ -377,11 +384,6 @@ def _dates_note(text: str, *, at: Instant) -> str:
 
 def _when(memory: Memory) -> str:
     return (memory.occurred_from or memory.created_at)[:10]
-
-
-def _one_line(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= MAX_EXCERPT_CHARS else f"{words[: MAX_EXCERPT_CHARS - 1]}…"
 
 
 def _block(title: str, lines: Iterable[_Line]) -> str:

@@ -45,12 +45,14 @@ SELECT i.run_key AS one, i.number AS two, i.data AS a
 UPDATE inbox SET data = :a WHERE run_key = :one AND number = :two;
 
 -- name: scan_interrupts
-SELECT interrupt_key AS one, 0 AS two, message AS a, arguments AS b, default_outcome AS c, metadata AS d, response AS e
+SELECT interrupt_key AS one, 0 AS two, message AS a, arguments AS b, default_outcome AS c, metadata AS d, response AS e,
+       response_schema AS f
   FROM interrupts WHERE space_key = :space_key AND interrupt_key > :one
  ORDER BY interrupt_key LIMIT :limit;
 
 -- name: rewrite_interrupt
-UPDATE interrupts SET message = :a, arguments = :b, default_outcome = :c, metadata = :d, response = :e
+UPDATE interrupts SET message = :a, arguments = :b, default_outcome = :c, metadata = :d, response = :e,
+       response_schema = :f
  WHERE interrupt_key = :one;
 
 -- name: scan_contexts
@@ -85,7 +87,28 @@ SELECT artifact_key AS one, 0 AS two, title AS a, content AS b, metadata AS c
  ORDER BY artifact_key LIMIT :limit;
 
 -- name: rewrite_artifact
-UPDATE artifacts SET title = :a, content = :b, metadata = :c WHERE artifact_key = :one;
+UPDATE artifacts SET title = :a, content = :b, metadata = :c,
+       digest = COALESCE(CAST(:digest AS TEXT), digest), size = COALESCE(CAST(:size AS BIGINT), size)
+ WHERE artifact_key = :one;
+
+-- name: artifact_files_of_run
+SELECT DISTINCT f.file_key, b.blob_key, b.content
+  FROM artifacts a JOIN files f ON f.file_key = a.file_key JOIN blobs b ON b.blob_key = f.blob_key
+ WHERE a.run_key = :run_key;
+
+-- name: point_file
+UPDATE files SET blob_key = :blob_key WHERE file_key = :file_key;
+
+-- name: rewrite_artifacts_of_file
+UPDATE artifacts SET digest = :digest, size = :size WHERE file_key = :file_key;
+
+-- name: scan_grants
+SELECT grant_key AS one, 0 AS two, rule AS a FROM grants
+ WHERE space_key = :space_key AND grant_key > :one ORDER BY grant_key LIMIT :limit;
+
+-- name: rewrite_grant
+-- A rule without a part of its command would allow another one: it goes, and the call is asked for again.
+DELETE FROM grants WHERE grant_key = :one;
 
 -- name: scan_notifications
 SELECT number AS one, 0 AS two, data AS a FROM notifications
