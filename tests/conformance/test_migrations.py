@@ -304,7 +304,7 @@ async def test_the_connection_is_closed_when_the_database_is_refused(new_url: Ne
     with pytest.raises(StoreCorrupt):
         await open_once(url)
     asked = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'holdfast'"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await fetch(url, asked):
             pass
 

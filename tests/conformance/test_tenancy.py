@@ -170,6 +170,7 @@ PLAIN_BY_PARAMETER: Final[dict[tuple[str, str], Any]] = {
     ("requests.once", "create"): _create_nothing,
     ("tool_trust.trusted", "source"): "x",
     ("skills.file", "path"): "scripts/x",
+    ("skills.version", "version"): 1,
     **{(f"agent_versions.{name}", "agent"): "bot" for name in ("activate", "head", "get", "page", "contents")},
     **{(f"agent_versions.{name}", "digest"): "0" * 64 for name in ("activate", "get", "contents")},
     ("agent_versions.contents", "files"): (),
@@ -229,7 +230,7 @@ WITHOUT_SPACE: Final = {
         "workers serve all spaces",
     ),
     **dict.fromkeys(
-        ["worker_leases.claim", "worker_leases.find", "worker_leases.repeated"],
+        [f"worker_leases.{name}" for name in ("claim", "find", "repeated", "held_by", "take_back")],
         "a lease names its space: `tests/conformance/test_worker_leases.py`",
     ),
     **dict.fromkeys(

@@ -312,7 +312,7 @@ async def test_a_silent_server_hangs_no_caller(proxy: Proxy, monkeypatch: pytest
         monkeypatch.setattr(holdfast.store.postgres.database, timeout, 2.0)
     async with asyncio.timeout(HANG_TIMEOUT_SECONDS), open_store(proxy.url, bus=LocalBus()) as store:
         proxy.fault = CommitFault.SILENCE
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             results = await asyncio.gather(
                 *(store.journal.commit(numbered_commit(lease, 1)) for lease in leases),
                 store.spaces.create(OTHER, name="Other"),

@@ -1,6 +1,7 @@
 """Runs whose events a test commits itself, as a worker would."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any, Final
 
 from holdfast.domain.commit import Commit, Lease
@@ -11,7 +12,7 @@ from holdfast.domain.run import Move, Run, RunStatus
 from holdfast.domain.thread import NewThread
 from holdfast.store.store import Store
 from tests.api.site import TIMEOUT_SECONDS
-from tests.builders import assistant, claim
+from tests.builders import FIRST, assistant
 from tests.scenario.agents.agent_workspace import SPACE
 
 TEXT: Final = MessageId("text")
@@ -46,9 +47,10 @@ class ManualRun:
 
 
 async def start_manual_run(store: Store) -> ManualRun:
-    """Create a run and claim it; the store must have no workers."""
+    """Create a run and claim it for an hour; the store must have no workers."""
     run = (await store.runs.create(SPACE, NewRun(thread=NewThread()))).run
-    return ManualRun(store, run, await claim(store))
+    claimed = await store.leases.claim(FIRST, lease=timedelta(hours=1), limit=100)  # also what other tests left
+    return ManualRun(store, run, next(lease for lease in claimed if lease.run_id == run.id))
 
 
 async def with_timeout(awaitable: asyncio.Future[Any] | Any) -> Any:

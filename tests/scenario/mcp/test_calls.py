@@ -37,11 +37,11 @@ async def test_a_server_that_dies_floods_or_sends_invalid_messages_fails_the_cal
 
 
 async def test_a_call_that_times_out_is_cancelled_on_the_server(workspace: AgentWorkspace) -> None:
-    slow = program(PLAIN, timeout_seconds=0.5)
+    slow = program(PLAIN, timeout_seconds=2)
     agent(workspace, tool_turn("stall"), tool_turn("effect", "on we go"), mcp_servers={"plain": slow})
     async with workspace.open() as runtime:
         results = await tool_results(runtime, await runtime.start())
-    assert "did not respond within 0.5 seconds" in results[0]
+    assert "did not respond within 2 seconds" in results[0]
     assert results[1] == "done"
     assert effects(workspace) == ["stalls", "cancelled", "on we go"]
 

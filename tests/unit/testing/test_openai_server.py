@@ -72,7 +72,7 @@ async def test_an_invalid_request_is_refused(server: StubOpenAIServer) -> None:
 
 async def test_it_counts_open_connections(server: StubOpenAIServer) -> None:
     server.add_replies(StubReply(text="x", fault=StubFault.STALL))
-    async with asyncio.timeout(20), httpx2.AsyncClient() as http:
+    async with asyncio.timeout(60), httpx2.AsyncClient() as http:
         body = {**HELLO, "stream": True}
         async with http.stream("POST", f"{server.url}/chat/completions", json=body) as response:
             await anext(response.aiter_bytes())
@@ -82,7 +82,7 @@ async def test_it_counts_open_connections(server: StubOpenAIServer) -> None:
 
 async def test_it_stops_while_a_client_is_connected() -> None:
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         httpx2.AsyncClient() as http,
         StubOpenAIServer(StubReply(fault=StubFault.STALL)) as server,
     ):
@@ -110,7 +110,7 @@ def test_it_runs_as_a_separate_process(tmp_path: Path) -> None:
 
 async def test_a_connection_that_is_not_http_is_closed(server: StubOpenAIServer) -> None:
     host, port = server.url.removeprefix("http://").removesuffix("/v1").split(":")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"hello\r\n\r\n")
         assert await reader.read() == b""
