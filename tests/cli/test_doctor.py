@@ -4,9 +4,11 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Final, TypeAlias
 
 import pytest
@@ -53,18 +55,49 @@ def only_finding(findings: Findings, about: str, verdict: Severity) -> Finding:
     return finding
 
 
+@contextmanager
+def provider(status: int) -> Iterator[str]:
+    """Yield the URL of a provider whose list of models has this status, and that needs a key for anything but 404."""
+
+    class Models(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            keys = (self.headers.get("authorization"), self.headers.get("x-api-key"))
+            known = status == 404 or keys in ((f"Bearer {SECRET}", None), (None, SECRET))
+            self.send_response(status if known and self.path == "/v1/models" else 500)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Models) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def declare(workspace: Path, **providers: object) -> None:
+    (workspace / "settings.json").write_text(json.dumps({"default_agent": "hello", "providers": providers}))
+
+
 def test_a_new_workspace_is_healthy_and_keys_are_shown_by_name_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    folder = str(Workspace.create(tmp_path / "workspace").path)
-    as_text, as_json, nowhere = run_all(
-        [
-            ["doctor", "-w", folder],
-            ["doctor", "-w", folder, "--json"],
-            ["doctor", "-w", str(tmp_path / "nowhere"), "--json"],
-        ]
-    )
+    workspace = Workspace.create(tmp_path / "workspace").path
+    folder = str(workspace)
+    with provider(200) as url:
+        declare(workspace, mine={"api": "openai", "base_url": url, "api_key_env": "OPENAI_API_KEY"})
+        as_text, as_json, nowhere = run_all(
+            [
+                ["doctor", "-w", folder],
+                ["doctor", "-w", folder, "--json"],
+                ["doctor", "-w", str(tmp_path / "nowhere"), "--json"],
+            ]
+        )
     read = json.loads(as_json.out)
     assert (as_text.code, as_json.code, read["healthy"]) == (0, 0, True)
     assert {finding["about"] for finding in read["findings"]} >= {
@@ -79,6 +112,7 @@ def test_a_new_workspace_is_healthy_and_keys_are_shown_by_name_only(
         "disk space",
     }
     assert [line for line in as_text.out.splitlines() if line.startswith("ok       providers") and "openai" in line]
+    assert f"`mine` answers at `{url}`" in as_text.out
     assert SECRET not in as_text.out + as_text.err + as_json.out + as_json.err
     assert (nowhere.code, json.loads(nowhere.out)["healthy"]) == (1, False)
     assert "holdfast init" in json.loads(nowhere.out)["findings"][-1]["remedy"]
@@ -115,6 +149,57 @@ async def test_a_provider_without_its_package_is_named_with_the_command_that_ins
     assert finding.verdict is verdict
     assert finding.message == "agent `assistant` uses `mine:gpt-5`, and the package `openai` is not installed"
     assert finding.remedy == "run `pip install 'holdfast-agents[openai]'`, then restart the server"
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict", "message", "remedy"),
+    [
+        (401, Severity.FAILED, "does not accept the key (401)", "check the value of `MY_KEY`"),
+        (404, Severity.WARNING, "has no `/models` there (404)", "check `base_url` of `mine`"),
+        (405, Severity.OK, "`mine` answers at", ""),
+    ],
+)
+async def test_a_provider_is_asked_whether_it_takes_the_key(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, status: int, verdict: Severity, message: str, remedy: str
+) -> None:
+    monkeypatch.setenv("MY_KEY", SECRET)
+    with provider(status) as url:
+        declare(workspace.path, mine={"api": "openai", "base_url": url, "api_key_env": "MY_KEY"})
+        finding = (await check(workspace))["providers"][-1]
+    assert finding.verdict is verdict and url in finding.message and message in finding.message
+    assert (finding.remedy or "").startswith(remedy) and SECRET not in f"{finding}"
+
+
+async def test_a_provider_that_does_not_answer_is_named_with_its_address(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", SECRET)
+    with provider(200) as gone:
+        pass
+    with provider(200) as url:
+        there = url.removesuffix("/v1")
+        declare(
+            workspace.path,
+            mine={"api": "openai", "base_url": gone},
+            claude={"api": "anthropic", "base_url": there, "api_key_env": "MY_KEY"},
+        )
+        agent = workspace.path / "agents" / "hello" / "agent.json"
+        agent.write_text('{"model": ["mine:one", "mine:two", "claude:three"]}')
+        findings = [each for each in (await check(workspace))["providers"] if " at `" in each.message]
+    assert [(each.verdict, each.message) for each in findings] == [
+        (Severity.FAILED, f"`mine` does not answer at `{gone}`: nothing listens there"),
+        (Severity.OK, f"`claude` answers at `{there}`"),
+    ]
+    assert "check that this machine reaches it, and `base_url` of `mine`" in (findings[0].remedy or "")
+
+
+async def test_an_agent_with_an_unknown_tool_is_named(workspace: Workspace) -> None:
+    agent = {"model": "scripted:script.json", "tools": ["read_fil", "plan_*", "mcp__x__y", "remote__z", "tool_search"]}
+    (workspace.path / "agents" / "hello" / "agent.json").write_text(json.dumps(agent))
+    failed = [each for each in (await check(workspace))["agents"] if each.verdict is Severity.FAILED]
+    assert [each.message.partition(": did")[0] for each in failed] == ["agent `hello`: there is no tool `read_fil`"]
+    (checked,) = run_all([["agent", "check", "hello", "-w", str(workspace.path)]])
+    assert (checked.code, "did you mean `read_file`" in checked.out) == (1, True)
 
 
 async def test_files_that_do_not_load_are_named_with_the_problem(workspace: Workspace) -> None:

@@ -129,7 +129,7 @@ def check(
         [{"agent": each, "valid": error is None, "error": error} for each, error in checked.items()],
         [
             ("agent", lambda each: each["agent"]),
-            ("", lambda each: "ok" if each["valid"] else "invalid"),
+            ("state", lambda each: "ok" if each["valid"] else "invalid"),
             ("problem", lambda each: each["error"]),
         ],
         empty="no agents",

@@ -1,6 +1,6 @@
 """The tool registry: the catalog of all tools, and the toolset of one agent."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -130,16 +130,11 @@ class ToolCatalog:
             return sorted(name for name in self._tools if name.startswith(prefix))
         if pattern in self._tools or pattern in DISCOVERY_TOOLS:
             return [pattern]
-        if self._is_offline(pattern) or pattern in OPTIONAL_BUILTINS:
-            return []
-        if star:
-            raise Invalid(f"`{pattern}` is not a valid tool name: a `*` is only allowed at the end", field="tools")
-        hint = did_you_mean(pattern, [*self._tools, *DISCOVERY_TOOLS])
-        raise Invalid(f"there is no tool `{pattern}`{hint}", field="tools", name=pattern)
+        check_tool_pattern(pattern, known=[*self._tools, *DISCOVERY_TOOLS])
+        return []
 
     def _is_offline(self, name: str) -> bool:
-        is_remote = name.startswith(REMOTE_METHOD_PREFIX) or server_of_tool(name) is not None
-        return is_remote and "*" not in name and name not in self._tools
+        return _is_remote(name) and name not in self._tools
 
     def _add_remote(self, tool: Tool) -> None:
         """Add a tool of a third party, or record why it is rejected."""
@@ -153,6 +148,21 @@ class ToolCatalog:
             self.rejected[name] = error.message
         else:
             self._tools[name] = tool
+
+
+def check_tool_pattern(pattern: str, *, known: Collection[str]) -> None:
+    """Raise `Invalid` for a pattern that names no tool; a prefix may match nothing, and a remote tool be offline."""
+    if pattern in known or pattern in DISCOVERY_TOOLS or pattern in OPTIONAL_BUILTINS or _is_remote(pattern):
+        return
+    _, star, rest = pattern.partition("*")
+    if star and rest:
+        raise Invalid(f"`{pattern}` is not a valid tool name: a `*` is only allowed at the end", field="tools")
+    if not star:
+        raise Invalid(f"there is no tool `{pattern}`{did_you_mean(pattern, known)}", field="tools", name=pattern)
+
+
+def _is_remote(name: str) -> bool:
+    return "*" not in name and (name.startswith(REMOTE_METHOD_PREFIX) or server_of_tool(name) is not None)
 
 
 def is_dynamic(pattern: str) -> bool:

@@ -9,16 +9,17 @@ import os
 import platform
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 import holdfast
-from holdfast.bootstrap.doctor.finding import Finding, failure, ok, warning
+from holdfast.bootstrap.doctor.finding import ANNOUNCE_SECONDS, Announce, Finding, failure, ignore, ok, warning
+from holdfast.bootstrap.doctor.providers import diagnose_models, diagnose_providers
 from holdfast.bootstrap.doctor.storage import diagnose_database, diagnose_disk, diagnose_free_space
 from holdfast.bootstrap.observability import check_opentelemetry_installed
 from holdfast.bootstrap.store import is_postgres
@@ -29,20 +30,18 @@ from holdfast.bootstrap.workspace_tools import (
     workspace_tools,
 )
 from holdfast.concurrency import FirstErrorTaskGroup
-from holdfast.domain.agent import SCRIPTED_PROVIDER, Agent
+from holdfast.domain.agent import Agent
 from holdfast.domain.errors import HoldfastError, Invalid, McpServerFailed, NotFound, Unavailable
-from holdfast.domain.model_provider import Providers
 from holdfast.domain.packages import EXTRA_MODULES, has_extra, install_command
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.mcp.connection import HANDSHAKE_TIMEOUT_SECONDS
 from holdfast.mcp.server import IDLE_TIMEOUT_SECONDS, McpServerClient
 from holdfast.mcp.servers import McpServerPool
-from holdfast.models.packages import missing_package
-from holdfast.models.registry import ListedModels, ModelRegistry
 from holdfast.sandbox.detection import RefusingSandbox, detect_sandbox
 from holdfast.sandbox.processes import open_processes
 from holdfast.tools.commands.custom_tool import BrokenTool
 from holdfast.tools.permissions.rules import WEB_FETCH_TOOL
+from holdfast.tools.registry import check_tool_pattern
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.function_tools import function_files, function_names
@@ -50,14 +49,6 @@ from holdfast.workspace.grants import FolderGrants
 from holdfast.workspace.settings import FolderSettings, Settings, TelemetrySettings
 from holdfast.workspace.skills import WorkspaceSkills
 from holdfast.workspace.tools import read_tool, tool_folders
-
-ANNOUNCE_SECONDS: Final = 1.0
-"""What takes longer is announced."""
-Announce: TypeAlias = Callable[[str], None]
-
-
-def ignore(message: str) -> None:
-    """Announce nothing."""
 
 
 async def diagnose(folder: Path, *, database: str | None = None, announce: Announce = ignore) -> list[Finding]:
@@ -77,7 +68,7 @@ async def diagnose(folder: Path, *, database: str | None = None, announce: Annou
         *definitions.diagnose(),
         *diagnose_extras(definitions.settings, definitions.agents),
         *await diagnose_providers(definitions.settings.providers, definitions.agents),
-        *await diagnose_lanes(definitions.settings, definitions.agents),
+        *await diagnose_models(definitions.settings, definitions.agents, announce=announce),
         await diagnose_sandbox(definitions.settings, required=definitions.has_commands),
         *await diagnose_functions(workspace, definitions.settings),
         *await diagnose_mcp_servers(workspace, definitions.settings, definitions.agents, announce=announce),
@@ -145,7 +136,7 @@ class WorkspaceDefinitions:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        tool_names = known_tool_names(workspace, ())
+        self._tool_names = tool_names = known_tool_names(workspace, ())
         folder_settings = FolderSettings(workspace, tool_names=tool_names)
         self._settings_error = folder_settings.broken()
         self.settings = Settings() if self._settings_error is not None else folder_settings.get()
@@ -163,7 +154,16 @@ class WorkspaceDefinitions:
     def check_agents(self) -> dict[str, str | None]:
         """Return the agents by name, each with its error if its files are invalid."""
         broken = {each.name: each.message for each in self._folder_agents.broken()}
-        return dict(sorted({**{agent.name: None for agent in self.agents}, **broken}.items()))
+        return dict(sorted({**{agent.name: self._unknown_tool(agent) for agent in self.agents}, **broken}.items()))
+
+    def _unknown_tool(self, agent: Agent) -> str | None:
+        """Return the error of an agent that names a tool which the workspace does not have."""
+        try:
+            for pattern in agent.tools:
+                check_tool_pattern(pattern, known=self._tool_names)
+        except Invalid as exc:
+            return exc.message
+        return None
 
     def mcp_servers(self) -> list[DeclaredServer]:
         """Return the MCP servers that the settings and the agents declare."""
@@ -184,12 +184,7 @@ class WorkspaceDefinitions:
             if os.path.realpath(folder) != folder or not os.path.isdir(folder):
                 message = f"the project folder `{folder}` does not exist, or is behind a symbolic link"
                 yield failure("settings", message, remedy="create it, or list its real path in `settings.json`")
-        for broken in self._folder_agents.broken():
-            yield failure("agents", broken.message, remedy=f"correct `{broken.file}`")
-        if self.agents:
-            yield ok("agents", f"these load: {', '.join(agent.name for agent in self.agents)}")
-        else:
-            yield failure("agents", "no agent loads", remedy="create one, as `holdfast init` does in `agents/`")
+        yield from self._diagnose_agents()
         valid_tools = list(self._tools)
         for name in self._tools:
             try:
@@ -203,52 +198,23 @@ class WorkspaceDefinitions:
             yield failure("skills", skill.message, remedy=f"correct `{skill.file}`")
         yield _file_finding("permissions", self._grants.broken())
 
+    def _diagnose_agents(self) -> Iterator[Finding]:
+        for broken in self._folder_agents.broken():
+            yield failure("agents", broken.message, remedy=f"correct `{broken.file}`")
+        for agent in self.agents:
+            if (problem := self._unknown_tool(agent)) is not None:
+                remedy = f"correct `tools` in `agents/{agent.name}/agent.json`: until then each of its runs fails"
+                yield failure("agents", f"agent `{agent.name}`: {problem}", remedy=remedy)
+        if self.agents:
+            yield ok("agents", f"these load: {', '.join(agent.name for agent in self.agents)}")
+        else:
+            yield failure("agents", "no agent loads", remedy="create one, as `holdfast init` does in `agents/`")
+
 
 def _file_finding(name: str, error: HoldfastError | None) -> Finding:
     if error is None:
         return ok(name, f"`{name}.json` is valid or does not exist")
     return failure(name, error.message, remedy=f"correct `{name}.json`")
-
-
-async def diagnose_providers(settings: Providers, agents: Sequence[Agent]) -> list[Finding]:
-    """Report the usable providers, and the agents whose provider is unknown, or lacks its package or key."""
-    providers = {provider.name: provider for provider in await ListedModels(lambda: settings).providers()}
-    usable = ", ".join(provider.name for provider in providers.values() if provider.has_key)
-    message = f"these have a key, or need none: {usable}" if usable else "none has a key: only scripted models run"
-    findings = [ok("providers", message)]
-    for agent, model in [(each, model) for each in agents for model in each.models]:
-        name = model.partition(":")[0]
-        provider = providers.get(name)
-        if provider is not None and (missing := missing_package(name, settings.get(name))) is not None:
-            message = f"agent `{agent.name}` uses `{model}`, and the package `{missing[0]}` is not installed"
-            report = failure if provider.has_key else warning
-            findings.append(report("providers", message, remedy=f"run `{missing[1]}`, then restart the server"))
-        if name == SCRIPTED_PROVIDER or (provider is not None and provider.has_key):
-            continue
-        if provider is None:
-            message = f"agent `{agent.name}` uses `{model}`, and `{name}` is unknown"
-            remedy = "use a provider of the settings, or one that `GET /models` lists"
-        else:
-            message = f"agent `{agent.name}` uses `{model}`, and `{provider.key_variable}` is not set"
-            remedy = f"set `{provider.key_variable}` in the environment of the server"
-        findings.append(warning("providers", message, remedy=remedy))
-    return findings
-
-
-async def diagnose_lanes(settings: Settings, agents: Sequence[Agent]) -> list[Finding]:
-    """Report which lane the models of the agents take; models that cannot be called yet are left out."""
-    models = dict.fromkeys(model for agent in agents for model in agent.models if not model.startswith(_SCRIPTED))
-    findings = []
-    async with ModelRegistry(settings.providers, direct_lane_off=settings.direct_lane_off) as registry:
-        for model in models:
-            with suppress(Invalid):
-                reason = await asyncio.to_thread(registry.reason_against_direct_lane, model)
-                lane = "takes the direct lane" if reason is None else f"is called by its library: {reason}"
-                findings.append(ok("lanes", f"`{model}` {lane}"))
-    return findings
-
-
-_SCRIPTED: Final = f"{SCRIPTED_PROVIDER}:"
 
 
 async def diagnose_sandbox(settings: Settings, *, required: bool) -> Finding:
@@ -319,7 +285,8 @@ async def _diagnose_mcp_server(server: McpServerClient) -> Finding:
         if failed is None:  # it started, and refused to list its tools
             return failure("mcp", exc.message, remedy="see its log or its documentation")
         stderr = f" (its stderr: {' '.join(failed.stderr.split())})" if failed.stderr else ""
-        return failure("mcp", f"{failed.message}{stderr}", remedy=failed.remedy or "start it by hand to see why")
+        why = "correct what its stderr says" if failed.stderr else "start it by hand to see why"
+        return failure("mcp", f"{failed.message}{stderr}", remedy=failed.remedy or why)
 
 
 def diagnose_tracing(settings: TelemetrySettings) -> list[Finding]:

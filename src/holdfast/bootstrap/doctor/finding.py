@@ -1,8 +1,18 @@
 """A finding of `holdfast doctor`: the subject, the severity, a message and the remedy."""
 
+from collections.abc import Callable
 from enum import StrEnum
+from typing import Final, TypeAlias
 
 import msgspec
+
+ANNOUNCE_SECONDS: Final = 1.0
+"""What takes longer is announced."""
+Announce: TypeAlias = Callable[[str], None]
+
+
+def ignore(message: str) -> None:
+    """Announce nothing."""
 
 
 class Severity(StrEnum):
