@@ -117,11 +117,11 @@ def tool(
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a function a tool.
 
-    What an interrupted call means after a crash: a `read_only` or `idempotent` function is called again; of an
-    `effectful` one, which is the default, the outcome is unknown. Results of an `untrusted` tool are text of others.
+    What an interrupted call means after a crash: a `read_only` or `idempotent` function is called again; of any other,
+    which is `effectful`, the outcome is unknown. Results of an `untrusted` tool are text of others.
     """
-    if effectful and (read_only or idempotent):
-        raise Invalid("a tool is `effectful`, or it is `read_only` or `idempotent`: choose one", field="effectful")
+    if effectful and read_only:
+        raise Invalid("a tool is `effectful` or `read_only`: choose one", field="effectful")
 
     def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
         if not inspect.isroutine(function):

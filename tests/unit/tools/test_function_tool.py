@@ -117,6 +117,12 @@ def test_the_class_of_a_function() -> None:
     with pytest.raises(Invalid, match="choose one"):
         tool(effectful=True, read_only=True)
 
+    @tool(effectful=True, idempotent=True)
+    def charge(amount: int) -> None:
+        """Charge, once per key."""
+
+    assert (charge.spec.kind, charge.spec.read_only) == (ToolClass.IDEMPOTENT, False)
+
 
 async def test_arguments_have_the_types_of_the_parameters() -> None:
     seen: list[object] = []
