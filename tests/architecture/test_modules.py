@@ -51,6 +51,7 @@ STANDARD_REGEX_USERS: Final[dict[str, str]] = {
     "api/parameters.py": _ONE_PASS,
     "api/uvicorn_protocols.py": _ONE_PASS,
     "bootstrap/server_options.py": _OPERATOR,
+    "cli/line_editor.py": _ONE_PASS,
     "cli/output.py": _ONE_PASS,
     "control/api_keys.py": _ONE_PASS,
     "control/settings.py": _OPERATOR,

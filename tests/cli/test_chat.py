@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from holdfast import SyncClient
+from holdfast.domain.ids import RunId
 from tests.api.server_process import HOLDFAST, TIMEOUT_SECONDS, Server, run_server
 from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 
@@ -138,10 +139,10 @@ class Terminal:
 
 
 @contextmanager
-def terminal(server: Server, *arguments: str, command: str = "chat") -> Iterator[Terminal]:
+def terminal(server: Server, *arguments: str, command: str = "chat", term: str = "xterm") -> Iterator[Terminal]:
     pid, descriptor = pty.fork()
     if pid == 0:  # pragma: no cover
-        os.execv(HOLDFAST[0], [*HOLDFAST, command, *arguments, "--url", server.url])
+        os.execve(HOLDFAST[0], [*HOLDFAST, command, *arguments, "--url", server.url], {**os.environ, "TERM": term})
     try:
         yield Terminal(pid, descriptor)
     finally:
@@ -153,8 +154,17 @@ def terminal(server: Server, *arguments: str, command: str = "chat") -> Iterator
             pass
 
 
-def test_on_a_terminal_an_approval_is_one_key(server: Server) -> None:
-    with terminal(server, "clerk") as chat:
+def running(hf: SyncClient) -> RunId:
+    """Return the run of the agent that never answers."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not (runs := list(hf.runs.list(agent="slow", status="running"))):
+        assert time.monotonic() < deadline
+    return runs[0].id
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_on_a_terminal_an_approval_is_one_key(server: Server, term: str) -> None:
+    with terminal(server, "clerk", term=term) as chat:
         chat.expect("you › ")
         chat.type("go\n")
         chat.expect("a approve")
@@ -208,18 +218,35 @@ def test_an_agent_that_works_is_steered_and_left_with_ctrl_c(server: Server) -> 
         chat.expect("you › ")
         chat.type("go\n")
         with SyncClient(server.url) as hf:
-            deadline = time.monotonic() + TIMEOUT_SECONDS
-            while not (runs := list(hf.runs.list(agent="slow", status="running"))):
-                assert time.monotonic() < deadline
+            run = running(hf)
             chat.type("faster\n")
             chat.expect("the agent reads it before its next step")
             chat.type("\x03")
             chat.expect("detaching, the run continues")
-            chat.expect(f"holdfast chat slow --thread {runs[0].thread_id}")
-            chat.expect(f"holdfast run follow {runs[0].id}")
+            chat.expect(f"holdfast chat slow --thread {hf.run(run).get().thread_id}")
+            chat.expect(f"holdfast run follow {run}")
             assert chat.end() == 130
-            assert not hf.run(runs[0].id).get().status.terminal
-            hf.run(runs[0].id).cancel()
+            assert not hf.run(run).get().status.terminal
+            hf.run(run).cancel()
+
+
+def test_output_waits_while_a_line_is_typed_and_what_comes_too_late_is_the_next_message(server: Server) -> None:
+    with terminal(server, "slow") as chat, SyncClient(server.url) as hf:
+        chat.expect("you › ")
+        chat.type("go\n")
+        first = running(hf)
+        chat.type("and")
+        chat.expect("steer › and")
+        hf.run(first).cancel()
+        chat.type(" then")
+        assert "cancelled" not in chat.expect("(?s).*and then")
+        chat.type("\r")
+        assert "cancelled; /retry" in chat.expect("(?s).*you › and then")
+        second = running(hf)
+        assert hf.run(second).get().input == "and then"
+        chat.type("\x03")
+        assert chat.end() == 130
+        hf.run(second).cancel()
 
 
 def test_a_second_ctrl_c_offers_to_cancel(server: Server) -> None:
@@ -227,9 +254,7 @@ def test_a_second_ctrl_c_offers_to_cancel(server: Server) -> None:
         chat.expect("you › ")
         chat.type("go\n")
         with SyncClient(server.url) as hf:
-            deadline = time.monotonic() + TIMEOUT_SECONDS
-            while not (runs := list(hf.runs.list(agent="slow", status="running"))):
-                assert time.monotonic() < deadline
+            run = running(hf)
             chat.type("\x03")
             chat.expect("Ctrl-C again")
             chat.type("\x03")
@@ -237,6 +262,6 @@ def test_a_second_ctrl_c_offers_to_cancel(server: Server) -> None:
             chat.type("y\n")
             chat.expect("cancelled; /retry")
             chat.expect("you › ")
-            assert hf.run(runs[0].id).get().status == "cancelled"
+            assert hf.run(run).get().status == "cancelled"
             chat.type("\x03")
             assert chat.end() == 0

@@ -8,8 +8,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
@@ -21,12 +21,14 @@ from holdfast.cli.output import print_message
 from holdfast.cli.questions import describe_question, edit_json, parse_answer
 from holdfast.cli.runs import EXIT_WAITING
 from holdfast.concurrency import cancel_and_wait, start_background
+from holdfast.domain.content import Json
 from holdfast.domain.errors import Conflict, HoldfastError, Invalid
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.message import Message, Role
 from holdfast.domain.run import Run, RunStatus
 
 if TYPE_CHECKING:
+    from holdfast.cli.line_editor import LineEditor
     from holdfast.cli.terminal_view import TerminalView
     from holdfast.client.client import Client, RemoteRun
 
@@ -35,6 +37,8 @@ SECOND_INTERRUPT_SECONDS: Final = 1.0
 SHOWN_MESSAGES: Final = 6
 """Messages that are shown when a thread is resumed."""
 PROMPT: Final = "you › "
+STEER_PROMPT: Final = "steer › "
+"""Shown before a line that is typed while the agent works."""
 HELP: Final = """\
 /fork [NUMBER]  send the next message on a new branch: after message NUMBER, or in place of your last one
 /retry          answer your last message again on a new branch; after a failed or cancelled run, go on with it
@@ -85,9 +89,10 @@ async def _chat(agent: str | None, thread: str | None, model: str | None) -> int
     from holdfast.cli.terminal_view import TerminalView, stdout_console
 
     view = TerminalView(stdout_console(), respond_command=None, hidden={"step", "status"})
-    async with connect_async() as hf, _terminal_input() as inputs:
-        conversation = Conversation(hf, inputs, view, agent=agent, thread=thread, model=model)
-        return await conversation.run()
+    async with connect_async() as hf:
+        with _terminal_input() as (inputs, editor):
+            conversation = Conversation(hf, inputs, view, editor, agent=agent, thread=thread, model=model)
+            return await conversation.run()
 
 
 class Conversation:
@@ -98,6 +103,7 @@ class Conversation:
         hf: "Client",
         inputs: "asyncio.Queue[Input]",
         view: "TerminalView",
+        editor: "LineEditor | None",
         *,
         agent: str | None,
         thread: str | None,
@@ -106,6 +112,10 @@ class Conversation:
         self._hf = hf
         self._inputs = inputs
         self._view = view
+        self._editor = editor
+        if editor is not None:
+            editor.before_typing = view.end_line
+            editor.typing_prompt = STEER_PROMPT
         self._agent = agent
         self._thread = thread
         self._model = model
@@ -113,6 +123,8 @@ class Conversation:
         self._fork_after: int | None = None
         self._refused: str | None = None
         """The last message, if it did not become a run."""
+        self._unsent: list[Input] = []
+        """What was typed for a run that had ended: it comes next."""
         self._exit_code = 0
         self._asking: Sequence[Interrupt] = ()
         """The open questions that the person answers next."""
@@ -123,15 +135,9 @@ class Conversation:
 
     async def run(self) -> int:
         """Talk until the person leaves; return the exit code."""
-        if self._thread is not None:
-            await self._resume(self._thread)
-        elif self._agent is not None:
-            await self._hf.agents.get(self._agent)
-        if self._interactive:
-            print_message(f"talking to {self._agent or 'the default agent'}; /help lists the commands, /quit leaves")
+        await self._begin()
         while True:
-            self._prompt(PROMPT)
-            match await self._inputs.get():
+            match await self._next_input():
                 case None:
                     return self._exit_code
                 case str(line) if line.strip() in QUIT_COMMANDS:
@@ -141,9 +147,32 @@ class Conversation:
                         return EXIT_INTERRUPTED
                 case str():
                     pass
+                case _ if self._discard_line():
+                    pass
                 case _:  # Ctrl-C while nothing runs
                     typer.echo()
                     return 0
+
+    async def _begin(self) -> None:
+        if self._thread is not None:
+            await self._resume(self._thread)
+        elif self._agent is not None:
+            await self._hf.agents.get(self._agent)
+        if self._interactive:
+            print_message(f"talking to {self._agent or 'the default agent'}; /help lists the commands, /quit leaves")
+
+    async def _next_input(self) -> Input:
+        if not self._unsent:
+            self._prompt(PROMPT)
+            return await self._inputs.get()
+        given = self._unsent.pop(0)
+        if self._interactive and isinstance(given, str) and given.strip():
+            typer.echo(f"{PROMPT}{given}")
+        return given
+
+    def _discard_line(self) -> bool:
+        """Forget the line that is being typed, as Ctrl-C does in a shell; return whether there was one."""
+        return self._editor is not None and self._editor.discard()
 
     async def _handle(self, line: str) -> bool:
         """Handle a line typed while nothing runs; return false if the person detached from a run."""
@@ -255,6 +284,8 @@ class Conversation:
                 await following
                 self._exit_code = 0
         finally:
+            if typed is not None and typed.done():
+                self._unsent.append(typed.result())
             await cancel_and_wait([following] if typed is None else [following, typed])
         ended = await run.get()
         if ended.error is not None:
@@ -268,8 +299,11 @@ class Conversation:
         from holdfast.domain.events import RunFinished, RunStarted, decode_event
         from holdfast.domain.events.messages import InterruptOutcome
 
-        async for event in run.stream(on_connection=self._view.notify, retry_seconds=float("inf")):
+        async for event in run.stream(on_connection=self._notify, retry_seconds=float("inf")):
             await self._showing.wait()
+            if self._editor is not None:
+                await self._editor.free.wait()
+                self._editor.hide()
             self._view.show_event(event.data)
             with suppress(Invalid):
                 decoded = decode_event(event.data)
@@ -298,7 +332,7 @@ class Conversation:
     async def _answer(self, run: "RemoteRun", typed: str) -> None:
         question, *others = self._asking
         try:
-            response = parse_answer(question, typed.strip(), edit=edit_json if self._interactive else None)
+            response = parse_answer(question, typed.strip(), edit=self._edit if self._interactive else None)
             await self._hf.run(question.run_id).respond(response, interrupt_id=question.id, digest=question.digest)
         except HoldfastError as error:
             print_message(error.message)
@@ -311,7 +345,7 @@ class Conversation:
     async def _while_working(self, run: "RemoteRun", given: Input) -> bool:
         """Handle input while a run works; return false if the person detached."""
         if not isinstance(given, str):
-            return await self._detach(run)
+            return self._discard_line() or await self._detach(run)
         line = given.strip()
         word = line.partition(" ")[0]
         if not line:
@@ -322,22 +356,25 @@ class Conversation:
             return await self._detach(run)
         elif line == "/help" or word in IDLE_COMMANDS:
             state = "waits for your answer" if self._asking else "works"
-            self._view.notify(HELP if line == "/help" else f"`{word}` is for later: the run {state}; /cancel stops it")
+            self._notify(HELP if line == "/help" else f"`{word}` is for later: the run {state}; /cancel stops it")
             self._prompt("answer › " if self._asking else "")
         elif self._asking:
             await self._answer(run, line)
         else:
             try:
                 await run.steer(line)
-                self._view.notify("sent; the agent reads it before its next step")
+                self._notify("sent; the agent reads it before its next step")
             except HoldfastError as error:
-                self._view.notify(f"{error.message} [{error.code}]")
+                if (await run.get()).status.terminal:
+                    self._unsent.append(line)
+                else:
+                    self._notify(f"{error.message} [{error.code}]")
         return True
 
     async def _detach(self, run: "RemoteRun") -> bool:
         """Leave a run that works; on a second Ctrl-C offer to cancel it. Return true if it was cancelled instead."""
         self._showing.clear()
-        self._view.notify("\ndetaching, the run continues; Ctrl-C again to cancel it instead")
+        self._notify(("" if self._editor else "\n") + "detaching, the run continues; Ctrl-C again to cancel it instead")
         if await self._interrupted_again():
             self._prompt("cancel the run? [y/N] ")
             if str(await self._inputs.get()).strip().lower() in ("y", "yes"):
@@ -365,23 +402,55 @@ class Conversation:
             print_message(error.message)
             return None
 
+    def _edit(self, value: Json) -> Json:
+        with nullcontext() if self._editor is None else self._editor.paused():
+            return edit_json(value)
+
+    def _notify(self, message: str) -> None:
+        """Print a message on its own line of stderr, above the line that is being typed."""
+        if self._editor is None:
+            self._view.notify(message)
+        else:
+            self._editor.print_above(lambda: self._view.notify(message))
+
     def _prompt(self, text: str) -> None:
-        if self._interactive:
+        if self._editor is not None:
+            self._editor.ask(text)
+        elif self._interactive:
             typer.echo(text, nl=False)
 
 
-@asynccontextmanager
-async def _terminal_input() -> AsyncIterator["asyncio.Queue[Input]"]:
-    """Yield the lines of stdin, Ctrl-C, and the end of the input, as they come."""
+@contextmanager
+def _terminal_input() -> Iterator[tuple["asyncio.Queue[Input]", "LineEditor | None"]]:
+    """Yield the lines of stdin, Ctrl-C, and the end of the input, as they come; and the editor of a terminal."""
     inputs: asyncio.Queue[Input] = asyncio.Queue()
     loop = asyncio.get_running_loop()
-    stop = _read_lines(inputs, loop)
-    loop.add_signal_handler(signal.SIGINT, inputs.put_nowait, CtrlC())
+    with ExitStack() as stack:
+        loop.add_signal_handler(signal.SIGINT, inputs.put_nowait, CtrlC())
+        stack.callback(loop.remove_signal_handler, signal.SIGINT)
+        editor = None
+        if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+            from holdfast.cli.line_editor import LineEditor
+
+            editor = LineEditor(on_line=inputs.put_nowait, on_end=lambda: inputs.put_nowait(None))
+            stack.enter_context(editor.raw())
+            loop.add_reader(sys.stdin.fileno(), _read_keys, editor, inputs, loop)
+            stack.callback(loop.remove_reader, sys.stdin.fileno())
+        else:
+            stack.callback(_read_lines(inputs, loop))
+        yield inputs, editor
+
+
+def _read_keys(editor: "LineEditor", inputs: "asyncio.Queue[Input]", loop: asyncio.AbstractEventLoop) -> None:
     try:
-        yield inputs
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        stop()
+        data = os.read(sys.stdin.fileno(), 65536)
+    except OSError:  # the terminal was closed
+        data = b""
+    if data:
+        editor.feed(data)
+    else:
+        loop.remove_reader(sys.stdin.fileno())
+        inputs.put_nowait(None)
 
 
 def _read_lines(inputs: "asyncio.Queue[Input]", loop: asyncio.AbstractEventLoop) -> Callable[[], object]:

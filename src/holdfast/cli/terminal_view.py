@@ -17,6 +17,7 @@ from rich.text import Text
 
 from holdfast.cli.output import print_message, strip_control_chars
 from holdfast.cli.questions import question_lines
+from holdfast.cli.tables import short_time
 from holdfast.domain.errors import Invalid
 from holdfast.domain.events import (
     Custom,
@@ -136,7 +137,7 @@ class TerminalView:
 
     def notify(self, message: str) -> None:
         """Print a message on its own line of stderr."""
-        self._end_line()
+        self.end_line()
         print_message(message)
 
     def _show(self, event: Event) -> None:
@@ -154,7 +155,7 @@ class TerminalView:
             case _:
                 pass
 
-    def _end_line(self) -> None:
+    def end_line(self) -> None:
         """End the line of a message that is still being written."""
         if self._open_message is not None:
             self._open_message = None
@@ -166,7 +167,7 @@ class TerminalView:
         self._unsettled_output = True
         label = "agent" if isinstance(event, TextMessageStart | TextMessageContent) else "reasoning"
         if self._open_message != event.message_id:
-            self._end_line()
+            self.end_line()
             self._open_message = event.message_id
             self._console.print(_label_text(label), end="")
         if isinstance(event, TextMessageContent | ReasoningMessageContent):
@@ -246,7 +247,7 @@ class TerminalView:
             case FolderNotice(message=message):
                 self._line("files", message)
             case RetryScheduled(failures=failures, max_failures=maximum, retry_at=at):
-                self._line("status", f"{failures} of {maximum} model calls failed in a row, next at {at[11:19]} UTC")
+                self._line("status", f"{failures} of {maximum} model calls failed in a row, next at {short_time(at)}")
             case ContextCompacted(tokens_before=before, tokens_after=after):
                 self._line("log", f"context compacted: {before} to {after} tokens")
             case _:
@@ -266,7 +267,7 @@ class TerminalView:
         return self._names.get(key, key)
 
     def _line(self, label: str, text: str) -> None:
-        self._end_line()
+        self.end_line()
         if label in self._hidden:
             return
         self._console.print(Text.assemble(_label_text(label), _safe_text(label, text)))
