@@ -62,6 +62,9 @@ def test_a_task_is_created_answered_cancelled_and_deleted(server: Server) -> Non
         ]
     )
     assert "agent_name" in shown.out and task in shown.out
+    assert (
+        shown.err.startswith("question: ") and f"→ holdfast run respond {task.replace('task_', 'run_', 1)}" in shown.err
+    )
     assert other in listed.out and task not in listed.out
     assert none == (0, "", "no tasks\n")
     assert [json.loads(line)["type"] for line in events.out.splitlines()][0] == "status.change"

@@ -134,7 +134,7 @@ def read_input(text: str | None) -> str:
     elif text is None and sys.stdin.isatty():
         raise typer.BadParameter("give a text, or pipe one in", param_hint="INPUT")
     else:
-        given = read_stdin()
+        given = read_stdin().removesuffix("\n").removesuffix("\r")  # the end of the last line is not part of it
     if not given.strip():
         raise typer.BadParameter("the message is empty", param_hint="INPUT")
     return given

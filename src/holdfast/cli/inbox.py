@@ -17,10 +17,10 @@ from holdfast.cli.arguments import (
     read_json,
 )
 from holdfast.cli.command import connect, options, server_options
-from holdfast.cli.output import print_json, print_message
+from holdfast.cli.output import print_json, print_message, strip_control_chars
 from holdfast.cli.questions import answer_command, describe_question, edit_json, parse_answer
 from holdfast.cli.runs import EXIT_CODES, EXIT_WAITING, explain
-from holdfast.cli.tables import one_line, print_list
+from holdfast.cli.tables import one_line, print_list, short_time
 from holdfast.domain.errors import Conflict, Invalid, Unavailable
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.run import RunStatus
@@ -73,6 +73,7 @@ def approvals(
                 hf.interrupts.list(limit=limit),
                 [
                     ("run", lambda question: question.root_run_id),
+                    ("agent", lambda question: question.agent_type),
                     ("kind", lambda question: question.kind),
                     ("question", lambda question: one_line(question.message)),
                     ("answer", lambda question: answer_command(question, server=server_options())),
@@ -84,7 +85,9 @@ def approvals(
         if not opened:
             print_message("nothing waits for a person")
         for at, question in enumerate(opened, 1):
-            typer.echo(f"\n{at} of {len(opened)}: run {question.root_run_id}")
+            about = f" on “{one_line(question.title, 40)}”" if question.title else ""
+            asked = f"{question.agent_type}{about}, {short_time(question.created_at)}, run {question.root_run_id}"
+            typer.echo(f"\n{at} of {len(opened)}: {strip_control_chars(asked)}")
             response = _ask_person(question)
             if response is _QUIT:
                 return

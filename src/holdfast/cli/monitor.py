@@ -82,10 +82,10 @@ def _print_event(run_id: str, event: "EventView", texts: dict[str, str]) -> None
         texts[str(key)] = texts.get(str(key), "") + str(event.data.get("delta", ""))
     elif event.type in ("TEXT_MESSAGE_END", "TOOL_CALL_END"):
         key = event.data.get("messageId") or event.data.get("toolCallId")
-        typer.echo(f"{event.created_at[11:23]}  {run_id}  {event.type}  {one_line(texts.pop(str(key), ''), 160)}")
+        typer.echo(f"{short_time(event.created_at)}  {run_id}  {event.type}  {one_line(texts.pop(str(key), ''), 160)}")
     elif event.type not in QUIET_EVENTS:
         kind, values = event_summary(event)
-        typer.echo(f"{event.created_at[11:23]}  {run_id}  {kind}  {one_line(values, 160)}".rstrip())
+        typer.echo(f"{short_time(event.created_at)}  {run_id}  {kind}  {one_line(values, 160)}".rstrip())
 
 
 @command(run)

@@ -91,10 +91,16 @@ def show(run_id: RunArgument) -> None:
     fields = [(name, getattr(found, name)) for name in ("id", "status", "status_reason", "agent_type", "model_used")]
     fields += [(name, getattr(found, name)) for name in ("thread_id", "base_run_id", "parent_run_id", "tags")]
     fields += [(name, short_time(getattr(found, name))) for name in ("created_at", "started_at", "completed_at")]
-    fields += [("input", found.input), ("output", found.output), ("error", found.error), ("usage", found.usage)]
+    fields += [("input", found.input), ("output", found.output), ("error", found.error), ("usage", _usage_text(found))]
     print_object(found, fields)
     if not options().as_json:
         explain(found, questions)
+
+
+def _usage_text(found: Run) -> str:
+    usage = found.usage
+    cached = f" ({usage.cached_input_tokens} cached)" if usage.cached_input_tokens else ""
+    return f"{usage.input_tokens} tokens in{cached}, {usage.output_tokens} out, ${usage.cost_usd:.4f}"
 
 
 @command(run)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -113,8 +114,8 @@ def one_line(value: object, limit: int = 80) -> str:
 
 
 def short_time(at: str | None) -> str:
-    """Return an instant without its fraction: `2026-01-31 12:00:00`."""
-    return "" if at is None else at[:19].replace("T", " ")
+    """Return an instant in the time zone of this machine, without its fraction: `2026-01-31 12:00:00`."""
+    return "" if at is None else f"{datetime.fromisoformat(at).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def _cell(value: object) -> str:

@@ -10,9 +10,11 @@ import typer
 from holdfast.cli.arguments import AgentArgument, AgentFilter, InputArgument, LimitOption, TaskArgument, read_input
 from holdfast.cli.command import command, connect, new_group, options, server_options
 from holdfast.cli.output import print_json, print_message
+from holdfast.cli.questions import answer_lines
 from holdfast.cli.tables import one_line, print_done, print_list, print_object, short_time
 from holdfast.domain.content import Json
 from holdfast.domain.run import Priority
+from holdfast.domain.task_ids import run_id_of
 
 if TYPE_CHECKING:
     from holdfast.client.sync.client import SyncClient
@@ -94,9 +96,11 @@ def show(task_id: TaskArgument) -> None:
     """Show a task: where it stands, its result, and the command that answers it if it waits."""
     with connect() as hf:
         found = _call(hf, "GET", _path(task_id))["task"]
-    print_object(found, list(found.items()))
-    if not options().as_json and found["status"] == "waiting":
-        print_message(f"→ holdfast task respond {task_id} 'YOUR ANSWER'{server_options()}")
+        questions = list(hf.run(run_id_of(task_id)).interrupts()) if found["status"] == "waiting" else []
+    print_object(found, [(name, short_time(value) if name.endswith("_at") else value) for name, value in found.items()])
+    for question in [] if options().as_json else questions:
+        for line in answer_lines(question, server=server_options()):
+            print_message(line)
 
 
 @command(task)
