@@ -1,5 +1,6 @@
 """Memories of a space, for people: keep, search, correct, export, import and forget."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
@@ -138,7 +139,7 @@ class MemoryControl:
         request: KeyedRequest | None = None,
     ) -> KeyedResult[RestoredMemories]:
         """Import exported memories, all or none."""
-        records = parse_records(lines)
+        records = await asyncio.to_thread(parse_records, lines)
         return await self._requests.once(
             space,
             request,

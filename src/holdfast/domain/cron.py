@@ -18,6 +18,8 @@ from holdfast.domain.instant import Instant, Millis, instant, millis
 DEFAULT_TIMEZONE: Final = "UTC"
 MAX_CRON_CHARS: Final = 200
 MAX_DELAY_SECONDS: Final = 10 * 365 * 86_400
+MAX_TIME_CHARS: Final = 200
+"""Characters of a time as a person writes it: anybody may send a longer text."""
 
 _MACROS: Final = {
     "@hourly": "0 * * * *",
@@ -66,6 +68,8 @@ def check_cron(expression: str, *, timezone: str = DEFAULT_TIMEZONE, field: str 
 
 def is_cron(text: str) -> bool:
     """Return whether `text` has the form of a cron expression."""
+    if len(text) > MAX_TIME_CHARS:
+        return False
     return text.strip() in _MACROS or (len(text.split()) in (5, 6) and _DELAY.fullmatch(text.strip()) is None)
 
 
@@ -100,6 +104,8 @@ def parse_time(text: str, *, timezone: str | None, now: Millis) -> Instant:
 
     A local time that a daylight saving change skips is moved to after the change; one that it repeats is the first.
     """
+    if len(text) > MAX_TIME_CHARS:
+        raise Invalid(f"a time has at most {MAX_TIME_CHARS} characters", field="trigger_value")
     text = text.strip()
     if _DELAY.fullmatch(text) is not None:
         seconds = sum(float(number) * _UNIT_SECONDS[unit.lower()] for number, unit in _DELAY_PART.findall(text))

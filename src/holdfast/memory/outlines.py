@@ -49,6 +49,8 @@ MAX_MODEL_CHARS: Final = 60_000
 """Characters of what was said that one model call reads; of more the end."""
 MODEL_TIMEOUT_SECONDS: Final = 120.0
 MAX_OUTPUT_TOKENS: Final = 2_000
+MAX_OUTLINED_CHARS: Final = 20_000
+"""Characters of a message that the rules read, from its start: anybody may send a message of any length."""
 MIN_KEY_POINT_CHARS: Final = 12
 _QUOTE_CHARS: Final = 300
 _MAX_POINTS_OF_MESSAGE: Final = 3
@@ -68,8 +70,9 @@ _log = logging.getLogger("holdfast.memory")
 
 def outline_by_rule(thread: ThreadToOutline) -> ThreadOutline:
     """Return the outline of a thread with what was said since the last one."""
-    points = _best_points([*thread.outline.key_points, *(point for said in thread.said for point in _key_points(said))])
-    words = _latest_words(_search_words(thread.outline.retrieval_index), [said.text for said in thread.said])
+    said = [replace(each, text=each.text[:MAX_OUTLINED_CHARS]) for each in thread.said]
+    points = _best_points([*thread.outline.key_points, *(point for each in said for point in _key_points(each))])
+    words = _latest_words(_search_words(thread.outline.retrieval_index), [each.text for each in said])
     title = thread.outline.title or (None if thread.first is None else derive_title(thread.first))
     return _with_search_text(ThreadOutline(title=title, summary=_summary(thread), key_points=points), words=words)
 

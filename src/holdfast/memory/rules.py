@@ -158,10 +158,13 @@ def _is_standing(sentence: str) -> bool:
 
 def _sentences(text: str) -> Iterator[tuple[int, int]]:
     """Yield the ranges of the sentences that are the author's own words, without surrounding space."""
-    skipped = [match.span() for pattern in (_CODE, _QUOTED_LINE) for match in pattern.finditer(text)]
+    skipped = sorted(match.span() for pattern in (_CODE, _QUOTED_LINE) for match in pattern.finditer(text))
+    passed = 0
     for match in _SENTENCE.finditer(text):
         start, end = match.span()
-        if any(start < last and first < end for first, last in skipped):
+        while passed < len(skipped) and skipped[passed][1] <= start:
+            passed += 1
+        if passed < len(skipped) and skipped[passed][0] < end:
             continue
         sentence = text[start:end]
         start += len(sentence) - len(sentence.lstrip(" \t-*•#"))
@@ -173,7 +176,7 @@ def _sentences(text: str) -> Iterator[tuple[int, int]]:
 _ENTITY_PATTERNS: Final = (
     re.compile(r"[\"“「『]([^\"“”「」『』\n]{2,60})[\"”」』]"),
     re.compile(r"`([^`\n]{2,60})`"),
-    re.compile(r"\b([A-Z][\w&'’-]+(?:\s+(?:of|de|van|von|der|the)?\s*[A-Z][\w&'’-]+){0,4})"),
+    re.compile(r"\b([A-Z][\w&'’-]+(?:\s+(?:(?:of|de|van|von|der|the)\s*)?[A-Z][\w&'’-]+){0,4})"),
     re.compile(
         r"\b([A-Za-z]+[A-Z]\w*|[A-Za-z]\w*[_/]\w[\w/.]*|[A-Z]{2,}[-_]?\d+|[A-Z]{2,}|\w+\.(?:py|md|json|ts|js|com|org))\b"
     ),

@@ -305,13 +305,14 @@ class _Frontmatter:
                 self._fail_at(2, "the frontmatter must be a mapping of keys to values")
             self._note_lines(node)
             values = loader.construct_document(node)
-        except (ValueError, RecursionError, TypeError) as exc:
+            if any(not isinstance(key, str) for key in values):
+                self._fail_at(2, "the keys of the frontmatter must be texts")
+            # YAML has values that JSON has not, such as keys of any kind and numbers of any length.
+            return dict(msgspec.json.decode(msgspec.json.encode(values)))
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as exc:
             self._fail_at(2, f"the frontmatter has a value that cannot be read: {exc}", cause=exc)
         finally:
             loader.dispose()
-        if any(not isinstance(key, str) for key in values):
-            self._fail_at(2, "the keys of the frontmatter must be texts")
-        return dict(values)
 
     def _note_lines(self, node: yaml.MappingNode) -> None:
         for key, value in node.value:

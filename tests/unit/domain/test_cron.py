@@ -113,6 +113,7 @@ def test_what_people_write_is_understood(text: str, zone: str | None, expected: 
         ("2026-13-01T09:00Z", None, "is not a time"),
         ("in 999999999 weeks", None, "more than ten years"),
         ("", None, "is not a time"),
+        ("1 h " * 2_000_000, None, "a time has at most 200 characters"),
     ],
 )
 def test_a_time_that_is_not_understood_is_refused(text: str, zone: str | None, message: str) -> None:

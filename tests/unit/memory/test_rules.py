@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.domain.instant import Instant
-from holdfast.memory.rules import MAX_RULE_TEXT_CHARS, StatementKind, find_entities, find_statements
+from holdfast.memory.rules import MAX_RULE_TEXT_CHARS, StatementKind, find_entities, find_statements, own_sentences
 
 AT = Instant("2026-11-18T10:00:00.000Z")
 
@@ -102,3 +102,16 @@ def test_names_are_found_by_capitals_quotes_katakana_and_identifiers() -> None:
     text = 'On Monday Anna Maria Lopez read "The Sea" in Osaka; see parse_json and スカイツリー.'
     labels = [entity.label for entity in find_entities(text)]
     assert labels == ["Anna Maria Lopez", "The Sea", "Osaka", "parse_json", "スカイツリー"]
+
+
+def test_sentences_in_quotes_and_code_are_not_the_authors_own() -> None:
+    text = "Mine.\n> quoted. Still quoted.\nMine too. ```code.\nin code``` After. Last."
+    assert own_sentences(text) == ["Mine.", "Mine too.", "Last."]
+
+
+def test_the_sentences_of_a_text_are_found_in_linear_time() -> None:
+    assert own_sentences("> a\n" * 200_000 + "b") == ["b"]
+
+
+def test_the_names_in_a_text_are_found_in_linear_time() -> None:
+    assert [each.label for each in find_entities("Aa" + " " * 500_000)] == ["Aa"]

@@ -49,6 +49,12 @@ def front(lines: str, body: str = "") -> str:
             "line 3",
         ),
         (front("description: d\n? [a, b]\n: c"), "line"),
+        (front("description: d\nmetadata: {x: {null: 1}}"), "a value that cannot be read"),
+        (front('description: d\nmetadata: {x: "\\ud800"}'), "a value that cannot be read"),
+        (front("description: d\nmetadata: {x: !!bool maybe}"), "a value that cannot be read"),
+        (front("description: d\nmetadata: {x: !!timestamp soon}"), "a value that cannot be read"),
+        (front("description: d\nmetadata: {x: 1" + ":59" * 20_000 + "}"), "a value that cannot be read"),
+        (front("description: d\nmetadata: {x: 0b" + "1" * 60_000 + "}"), "a value that cannot be read"),
         (front("description: d\nmetadata: {locale: ../../x}"), "line 3: `locale`"),
     ],
 )
