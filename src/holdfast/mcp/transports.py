@@ -23,21 +23,71 @@ from holdfast.ports.sandbox import LiveInput, Sandbox, SandboxCommand
 
 MAX_RESPONSE_BYTES: Final = 16 * 1024 * 1024
 """Bytes of one response, or of all messages on one stream."""
+MAX_MESSAGE_VALUES: Final = 200_000
+"""Values of one message: to decode millions of them stops the event loop for seconds."""
 CONNECT_TIMEOUT_SECONDS: Final = 15.0
+
+_NOT_COUNTED: Final = bytes(set(range(256)) - set(b'[{,"'))
+
+
+class _ValueCounter:
+    """Counts the values of JSON that arrives in pieces, without decoding it; a line break ends every text.
+
+    In a stream of events only those of the current event count: a blank line begins the next one.
+    """
+
+    def __init__(self, *, events: bool = False) -> None:
+        self._events = events
+        self._values = 0
+        self._in_text = False
+        self._backslash = b""
+        """An unpaired backslash at the end of the last piece."""
+        self._after_cr = False
+        self._line_is_empty = False
+
+    def feed(self, piece: bytes) -> bool:
+        """Read the next bytes; return whether a message has too many values."""
+        rest = piece.removeprefix(b"\n") if self._after_cr else piece
+        self._after_cr = piece.endswith(b"\r")
+        first, *lines = rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        exceeds = self._feed_line(first)
+        for line in lines:
+            if self._events and self._line_is_empty:
+                self._values = 0
+            self._line_is_empty, self._in_text, self._backslash = True, False, b""
+            exceeds = self._feed_line(line) or exceeds
+        return exceeds
+
+    def _feed_line(self, part: bytes) -> bool:
+        self._line_is_empty = self._line_is_empty and not part
+        part = self._backslash + part
+        unpaired = (len(part) - len(part.rstrip(b"\\"))) % 2
+        self._backslash = b"\\" * unpaired
+        unescaped = part[: len(part) - unpaired].replace(rb"\\", b"").replace(rb"\"", b"")
+        between = unescaped.translate(None, _NOT_COUNTED).split(b'"')
+        self._values += sum(map(len, between[self._in_text :: 2]))
+        self._in_text ^= len(between) % 2 == 0
+        return self._values > MAX_MESSAGE_VALUES
 
 
 class _LimitedBody(httpx2.AsyncByteStream):
-    """A response body that raises once it is too long."""
+    """A response body that raises if it is compressed, or once it is too long or has too many values."""
 
-    def __init__(self, body: httpx2.AsyncByteStream) -> None:
+    def __init__(self, body: httpx2.AsyncByteStream, headers: httpx2.Headers) -> None:
         self._body = body
+        self._compressed = headers.get("content-encoding", "identity") != "identity"
+        self._events = headers.get("content-type", "").lower().startswith("text/event-stream")
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
+        if self._compressed:
+            raise httpx2.StreamError("the response is compressed, which was not asked for")
+        size, values = 0, _ValueCounter(events=self._events)
         async for piece in self._body:
             size += len(piece)
             if size > MAX_RESPONSE_BYTES:
                 raise httpx2.StreamError(f"the response is longer than {MAX_RESPONSE_BYTES} bytes")
+            if values.feed(piece):
+                raise httpx2.StreamError(f"the response has more than {MAX_MESSAGE_VALUES} values")
             yield piece
 
     async def aclose(self) -> None:
@@ -52,7 +102,7 @@ class _LimitedTransport(httpx2.AsyncHTTPTransport):
         """Send a request."""
         response = await super().handle_async_request(request)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _LimitedBody(response.stream)
+        response.stream = _LimitedBody(response.stream, response.headers)
         return response
 
 
@@ -69,7 +119,9 @@ async def http_transport(url: str, headers: Mapping[str, str]) -> AsyncIterator[
 def limited_http_client(headers: Mapping[str, str]) -> httpx2.AsyncClient:
     """Return an HTTP client without a read timeout: each call has its own."""
     timeout = httpx2.Timeout(CONNECT_TIMEOUT_SECONDS, read=None)
-    return httpx2.AsyncClient(headers=dict(headers), timeout=timeout, transport=_LimitedTransport())
+    # A compressed response of a few bytes may have any length.
+    headers = {"Accept-Encoding": "identity", **headers}
+    return httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_LimitedTransport())
 
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
@@ -92,6 +144,7 @@ class JsonRpcLines:
     def __init__(self, messages: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         self._messages = messages
         self._partial_line = bytearray()
+        self._values = _ValueCounter()
         self._unsolicited = 0
         self._invalid_lines = 0
 
@@ -99,13 +152,20 @@ class JsonRpcLines:
         """Read the next bytes of the output; an exception ends the server."""
         *lines, rest = piece.split(b"\n")
         for line in lines:
+            self._count(line)
             whole = bytes(self._partial_line + line)
             self._partial_line.clear()
+            self._values = _ValueCounter()
             if whole.strip():
                 self._parse(whole)
         self._partial_line += rest
+        self._count(rest)
         if len(self._partial_line) > MAX_LINE_BYTES:
             raise McpServerFailed(f"it sent a message of more than {MAX_LINE_BYTES} bytes, and was killed")
+
+    def _count(self, part: bytes) -> None:
+        if self._values.feed(part):
+            raise McpServerFailed(f"it sent a message of more than {MAX_MESSAGE_VALUES} values, and was killed")
 
     def _parse(self, line: bytes) -> None:
         try:

@@ -60,6 +60,15 @@ def test_a_message_that_is_too_long_ends_the_server(monkeypatch: pytest.MonkeyPa
         parse(b"x" * 60, b"x" * 60)
 
 
+def test_a_message_with_too_many_values_ends_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "MAX_MESSAGE_VALUES", 9)
+    text = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "result": {"text": ',[{"\\' * 9}}) + b"\n"
+    for cut in range(len(text)):  # what is in a text does not count, wherever it is cut
+        assert len(parse(text[:cut], text[cut:], text)) == 2
+    with pytest.raises(McpServerFailed, match="a message of more than 9 values"):
+        parse(b'{"jsonrpc":"2.0","id":1,"result":{"x":[[],[],', b"[],[],[],[]]}}")
+
+
 def test_too_many_unsolicited_messages_end_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "MAX_UNSOLICITED_MESSAGES", 3)
     line, reply = msgspec.json.encode(notification(1)) + b"\n", msgspec.json.encode(response(1)) + b"\n"
