@@ -20,9 +20,10 @@ help: ## list these targets
 run: $(STAMP) console ## serve an example workspace, and run a task whose server is killed in the middle
 	@$(BIN)/python examples/demo.py
 
-test: $(STAMP) sandbox console browser ## run every test that takes seconds
+test: $(STAMP) sandbox console browser ## run every test that takes seconds, but for those of `make check`
 	@# By folders: what takes seconds comes last, so that both processes are done at the same time.
-	@$(BIN)/pytest -q -m "not slow and not live" -n 2 --dist loadfile --no-loadscope-reorder --durations=10
+	@# Those of the architecture belong to `make check`.
+	@$(BIN)/pytest -q -m "not slow and not live" --ignore=tests/architecture -n 2 --dist loadfile --no-loadscope-reorder --durations=10
 
 check: $(STAMP) ## lint, types, layers, architecture
 	@$(BIN)/ruff check .

@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 import pytest
 
-from holdfast.bootstrap import open_store
 from holdfast.domain.content import Json
 from tests.api.site import Site, serve
 from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
@@ -95,15 +94,13 @@ async def backend_site(
 @pytest.fixture(scope="session")
 def new_database(postgres: PostgresServer) -> NewDatabase:
     """Return a function that creates a database for one server: workers of another server would claim its runs."""
-    return lambda: postgres.create_database(f"api_{next(_numbers)}")
+    return lambda: postgres.create_store(f"api_{next(_numbers)}")
 
 
 @pytest.fixture(scope="session")
 async def api_database(new_database: NewDatabase) -> AsyncIterator[str]:
     """Yield a PostgreSQL database that tests use one after the other, each with its own threads."""
     url = await new_database()
-    async with open_store(url):
-        pass
     async with shared_pool(url):
         yield url
 

@@ -48,9 +48,7 @@ async def postgres_database(postgres: PostgresServer) -> AsyncIterator[str]:
 
     Creating a database takes longer than most tests, and so does the first use of a connection: the pool is shared too.
     """
-    url = await postgres.create_database("conformance")
-    async with open_store(url):
-        pass
+    url = await postgres.create_store("conformance")
     async with shared_pool(url):
         yield url
 

@@ -375,7 +375,7 @@ def folder() -> Iterator[Path]:
 @pytest.fixture
 async def database(postgres: PostgresServer) -> AsyncIterator[str]:
     """Yield an empty database on PostgreSQL."""
-    yield await postgres.create_database("state_machine")
+    yield await postgres.create_store("state_machine")
     await postgres.drop_database("state_machine")
 
 

@@ -80,7 +80,7 @@ async def crew_of_three(crash_workers: ForkServer) -> AsyncIterator[list[ForkSer
 @pytest.fixture
 async def url(postgres: PostgresServer) -> AsyncIterator[str]:
     name = f"crew_{next(_numbers)}"
-    yield await postgres.create_database(name)
+    yield await postgres.create_store(name)
     await postgres.drop_database(name)
 
 

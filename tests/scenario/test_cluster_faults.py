@@ -180,7 +180,7 @@ async def inject_faults(
 ) -> None:
     """Inject faults while clients play, and check everything afterwards."""
     write_workspace(folder)
-    database = await postgres.create_database("cluster")
+    database = await postgres.create_store("cluster")
     random = Random(" ".join(names))
     async with run_cluster(folder, database, postgres, nats, outage_seconds=outage_seconds, random=random) as cluster:
         clients, done = Clients(cluster, database), asyncio.Event()

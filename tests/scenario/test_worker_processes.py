@@ -33,7 +33,7 @@ MILLISECOND: Final = timedelta(milliseconds=1)
 
 @pytest.fixture
 async def url(postgres: PostgresServer) -> AsyncIterator[str]:
-    url = await postgres.create_database("workers")
+    url = await postgres.create_store("workers")
     connection = await asyncpg.connect(url)
     # A process stopped inside a transaction would hold its locks.
     await connection.execute("ALTER DATABASE workers SET idle_in_transaction_session_timeout = '500ms'")

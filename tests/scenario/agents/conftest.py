@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.bootstrap import open_store
 from holdfast.testing.clock import HeldClock
 from tests.conformance.conftest import BACKENDS
 from tests.scenario.agents.agent_workspace import AgentWorkspace
@@ -53,9 +52,7 @@ async def postgres_workspace(
 @pytest.fixture(scope="session")
 async def agents_database(postgres: PostgresServer) -> AsyncIterator[str]:
     """Yield the PostgreSQL database that the tests share, one after the other."""
-    url = await postgres.create_database("agents")
-    async with open_store(url):
-        pass
+    url = await postgres.create_store("agents")
     async with shared_pool(url):
         yield url
 
