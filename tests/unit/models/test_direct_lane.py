@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from holdfast.domain.content import DataSource, ImagePart, TextPart
+from holdfast.domain.content import DataSource, DocumentPart, ImagePart, TextPart, UrlSource
 from holdfast.domain.errors import HoldfastError, ModelUnavailable
 from holdfast.domain.ids import ToolCallId
-from holdfast.domain.message import NewMessage, Role, ToolCall
+from holdfast.domain.message import FAILED_METADATA_KEY, NewMessage, Role, ToolCall
 from holdfast.domain.model_provider import ProviderSettings
 from holdfast.domain.step import Lane
 from holdfast.models.messages import PROVIDER_METADATA_KEY
@@ -105,17 +106,33 @@ class ByteServer:
         return True
 
 
+class RecoveringServer(ByteServer):
+    """A server whose first response is an error, and the further ones `answer`."""
+
+    def __init__(self, error: bytes, answer: bytes) -> None:
+        super().__init__(error, status=400)
+        self._answer_later = answer
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        goes_on = await super()._answer(reader, writer)
+        self._head, self.packets = self._head.replace(" 400 ", " 200 "), (self._answer_later,)
+        return goes_on
+
+
 @asynccontextmanager
-async def opened(server: ByteServer, api: Any, lane: Lane) -> AsyncIterator[Model]:
+async def opened(server: ByteServer, api: Any, lane: Lane, *, name: str = "") -> AsyncIterator[Model]:
     base_url = server.url if api == "anthropic" else f"{server.url}/v1"
     settings = ProviderSettings(api=api, base_url=base_url, input_usd_per_million=1, output_usd_per_million=2)
     off = ["house"] if lane is Lane.LIBRARY else []
     async with ModelRegistry({"house": settings}, direct_lane_off=off) as models:
-        yield models.find(f"house:{APIS[api]}")
+        yield models.find(f"house:{name or APIS[api]}")
 
 
-async def outcome(model: Model, request: ModelRequest) -> Any:
-    """Return what a call gave: its text, reasoning and calls in order, and how it ended; ids are left out."""
+async def outcome(model: Model, request: ModelRequest, *, lane: Lane | None = None) -> Any:
+    """Return what a call gave: its text, reasoning and calls in order, and how it ended; ids are left out.
+
+    A call that ends well must have taken `lane`.
+    """
     seen: list[list[Any]] = []
     names: dict[str, int] = {}
 
@@ -139,6 +156,7 @@ async def outcome(model: Model, request: ModelRequest) -> Any:
                     case ToolArgumentsDelta(id, arguments):
                         add(f"arguments {names[id]}", arguments)
                     case ModelFinished():
+                        assert lane in (None, delta.lane)
                         seen.append([delta.reason, delta.usage, delta.provider_data])
     except HoldfastError as error:
         details = {name: error.details.get(name) for name in ("status", "provider_code", "retry_after")}
@@ -150,7 +168,7 @@ async def on_both_lanes(server: ByteServer, api: str, request: ModelRequest | No
     outcomes = []
     for lane in Lane:
         async with opened(server, api, lane) as model:
-            outcomes.append(await outcome(model, request or model_request(tools=["look", "jump"])))
+            outcomes.append(await outcome(model, request or model_request(tools=["look", "jump"]), lane=lane))
     return outcomes
 
 
@@ -224,6 +242,8 @@ CALLS: Final = [
     ToolCall(id=ToolCallId("call_2"), name="jump", arguments={}),
 ]
 PICTURE: Final = ImagePart(source=DataSource(value="aGk=", mime_type="image/png"))
+PHOTO: Final = ImagePart(source=UrlSource(value="https://a.example/a.png", mime_type="image/png"))
+PAPER: Final = DocumentPart(source=DataSource(value="aGk=", mime_type="application/pdf"))
 CONVERSATIONS: Final[dict[str, list[NewMessage]]] = {
     "short": [user("hi")],
     "calls": [
@@ -234,6 +254,14 @@ CONVERSATIONS: Final[dict[str, list[NewMessage]]] = {
         user("ok"),
     ],
     "picture": [NewMessage(role=Role.USER, content=[TextPart(text="this?"), PICTURE])],
+    "links": [NewMessage(role=Role.USER, content=[TextPart(text="these?"), PHOTO, PAPER])],
+    "failed calls": [
+        user("hi"),
+        NewMessage(role=Role.ASSISTANT, content="", tool_calls=CALLS),
+        replace(result("call_1", "not found"), metadata={FAILED_METADATA_KEY: True}),
+        NewMessage(role=Role.TOOL, tool_call_id=ToolCallId("call_2"), content=[TextPart(text="look:"), PICTURE]),
+        user(""),
+    ],
     "system": [
         NewMessage(role=Role.SYSTEM, content="be kind"),
         user("hi"),
@@ -248,8 +276,8 @@ SETTINGS: Final = [ModelSettings(), ModelSettings(temperature=0.5, thinking="hig
 @pytest.mark.parametrize("conversation", CONVERSATIONS)
 @pytest.mark.parametrize("api", APIS)
 async def test_requests_are_the_same(api: str, conversation: str, settings: ModelSettings) -> None:
-    for tools in ([], ["look", "jump"]):
-        request = model_request(*CONVERSATIONS[conversation], tools=tools, settings=settings)
+    for tools, schema in (([], {"type": "object", "properties": {"a": {"type": "string"}}}), (["look", "jump"], None)):
+        request = model_request(*CONVERSATIONS[conversation], tools=tools, settings=settings, output_schema=schema)
         async with ByteServer(stream(api, ANSWERS[api]["text"])) as server:
             await on_both_lanes(server, api, request)
         (first, direct_headers, direct), (second, library_headers, library) = server.requests
@@ -267,13 +295,27 @@ async def test_a_kept_response_is_sent_back_alike(api: str, name: str) -> None:
     sent: list[Any] = []
     for lane in Lane:
         async with ByteServer(stream(api, ANSWERS[api][name])) as server, opened(server, api, lane) as model:
-            seen, _, _ = await outcome(model, model_request())
+            seen, _, _ = await outcome(model, model_request(), lane=lane)
             said = "".join(piece for kind, piece, *_ in seen if kind == "text")
             answer = NewMessage(role=Role.ASSISTANT, content=said, metadata={PROVIDER_METADATA_KEY: seen[-1][2]})
-            await outcome(model, model_request(user("hi"), answer, user("go on")))
+            await outcome(model, model_request(user("hi"), answer, user("go on")), lane=lane)
             assert seen[-1][2]
             sent.append(server.requests[-1][2])
     assert sent[0] == sent[1]
+
+
+@pytest.mark.filterwarnings("ignore:.*thinking block")
+@pytest.mark.parametrize("lane", list(Lane))
+async def test_a_call_with_stale_reasoning_is_made_once_more_without_it(lane: Lane) -> None:
+    message = "thinking: The block is bound to a different conversation"
+    error = msgspec.json.encode({"type": "error", "error": {"type": "invalid_request_error", "message": message}})
+    server = RecoveringServer(error, stream("anthropic", anthropic(TEXT)))
+    async with server, opened(server, "anthropic", lane, name="claude-sonnet-5-5") as model:
+        seen, failure, _ = await outcome(model, model_request())
+        await outcome(model, model_request(), lane=lane)
+    assert (seen[0], failure) == (["text", "hello"], None)
+    stale, again, later = (body.get("thinking", {}) for _, _, body in server.requests)
+    assert ["block_binding" in each for each in (stale, again, later)] == [False, True, False]
 
 
 async def test_connections_are_reused_and_closed_with_the_registry() -> None:
