@@ -117,8 +117,8 @@ class ModelStep:
             raise RunFailureSignal(RunError(code="LOOP_DETECTED", message=message, iteration=self._ctx.iterations))
 
     def _check_abandoned_calls(self) -> None:
-        abandoned, lost = self._ctx.ledger.abandoned_calls(), self._lost_step
-        if lost is None or abandoned < MAX_ABANDONED_CALLS:
+        lost = self._lost_step
+        if lost is None or (abandoned := self._ctx.ledger.abandoned_calls()) < MAX_ABANDONED_CALLS:
             return
         self._ctx.writer.record_step(self._ctx.ledger.settle(lost, StepState.FAILED))
         message = f"{abandoned} model calls in a row were abandoned, because their worker stopped before the response"

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -62,6 +63,7 @@ _DECISION: Final = re.compile(
     re.I,
 )
 _KIND_WEIGHTS: Final = {StatementKind.STANDING: 4.0, StatementKind.PREFERENCE: 3.0, StatementKind.EVENT: 3.0}
+_DIGIT: Final = re.compile(r"\d")
 _WORD: Final = re.compile(rf"[{UNSPACED_CHARS}]+|(?:(?![{UNSPACED_CHARS}])[^\W_])+")
 _HIRAGANA: Final = re.compile("[\u3041-\u309f\u30fc]+")
 
@@ -111,7 +113,7 @@ def _weight(sentence: str) -> float:
     if kind is not None:
         return _KIND_WEIGHTS[kind]
     weight = 2.0 if _DECISION.search(sentence) else 0.5
-    weight += 0.5 if any(char.isdigit() for char in sentence) else 0.0
+    weight += 0.5 if _DIGIT.search(sentence) else 0.0
     weight += 0.5 if find_entities(sentence) else 0.0
     return weight + (0.25 if sentence.endswith(("?", "？")) else 0.0)
 
@@ -126,10 +128,15 @@ def _latest_words(words: Sequence[str], texts: Sequence[str]) -> list[str]:
     latest = dict.fromkeys(words)
     for text in texts:
         parts = [part for word in _WORD.findall(fold(text)) for part in _HIRAGANA.split(word)]
-        for part in dict.fromkeys(part for part in parts if len(part) > 1 and terms(part)):
+        for part in dict.fromkeys(part for part in parts if _is_searched(part)):
             latest.pop(part, None)
             latest[part] = None
     return list(latest)[-MAX_SEARCH_WORDS:]
+
+
+@lru_cache(4096)
+def _is_searched(word: str) -> bool:
+    return len(word) > 1 and bool(terms(word))
 
 
 def _with_search_text(outline: ThreadOutline, *, words: Sequence[str]) -> ThreadOutline:

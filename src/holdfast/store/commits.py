@@ -5,7 +5,8 @@ written. Any other failure rolls back the batch; its commits are then written on
 alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -99,27 +100,29 @@ async def _write(
 
 async def _note_occurrences(tx: Transaction, accepted: Sequence[PreparedCommit]) -> None:
     """Tell the conditions of reminders what these commits did."""
-    happened: list[tuple[int, Occurrence]] = []
     for prepared in accepted:
-        commit, run, space = prepared.commit, prepared.lease.run, prepared.lease.space_key
-        if commit.usage is not None:
-            used = run_occurrence(
-                run, USAGE_EVENT, tokens=commit.usage.total_tokens, cost_usd=commit.usage.cost_usd or 0.0
-            )
-            happened.append((space, used))
-        for artifact in commit.artifacts:
-            happened.append((space, run_occurrence(run, ConditionEvent.ARTIFACT_CREATED, type=artifact.type.value)))
-        for memory in commit.memories:
-            happened.append((space, run_occurrence(run, ConditionEvent.MEMORY_CREATED, type=memory.type.value)))
-        if plan_is_completed(commit.values.get(PLAN_VALUE)):
-            happened.append((space, run_occurrence(run, ConditionEvent.PLAN_COMPLETED)))
-        if commit.consumed and commit.messages:
-            happened += [(space, said) for said in message_occurrences(run, commit.messages)]
-        if prepared.move is not None and _notifies_people(prepared.move):
-            happened.append((space, run_occurrence(run, RUN_EVENTS[prepared.move.to])))
-            if prepared.move.to is RunStatus.COMPLETED:
-                await note_answer(tx, space, run, prepared.move.output)
-    await note_occurrences(tx, happened)
+        if prepared.move is not None and prepared.move.to is RunStatus.COMPLETED:
+            await note_answer(tx, prepared.lease.space_key, prepared.lease.run, prepared.move.output)
+    await note_occurrences(tx, chain.from_iterable(map(_occurrences, accepted)))
+
+
+def _occurrences(prepared: PreparedCommit) -> Iterator[tuple[int, Occurrence]]:
+    """Yield what a commit did, with its space."""
+    commit, run, space = prepared.commit, prepared.lease.run, prepared.lease.space_key
+    if commit.usage is not None:
+        cost = commit.usage.cost_usd or 0.0
+        yield space, run_occurrence(run, USAGE_EVENT, tokens=commit.usage.total_tokens, cost_usd=cost)
+    for artifact in commit.artifacts:
+        yield space, run_occurrence(run, ConditionEvent.ARTIFACT_CREATED, type=artifact.type.value)
+    for memory in commit.memories:
+        yield space, run_occurrence(run, ConditionEvent.MEMORY_CREATED, type=memory.type.value)
+    if plan_is_completed(commit.values.get(PLAN_VALUE)):
+        yield space, run_occurrence(run, ConditionEvent.PLAN_COMPLETED)
+    if commit.consumed and commit.messages:
+        for said in message_occurrences(run, commit.messages):
+            yield space, said
+    if prepared.move is not None and _notifies_people(prepared.move):
+        yield space, run_occurrence(run, RUN_EVENTS[prepared.move.to])
 
 
 async def _append_events_only(tx: Transaction, commits: Sequence[PreparedCommit]) -> list[Committed | HoldfastError]:

@@ -42,10 +42,14 @@ _OWN_TAGS: Final = (JUDGE_TAG, "reminder:", "schedule:")
 """Tags of runs that no person started: their input is not what a person said."""
 
 
-async def note_occurrences(tx: Transaction, happened: Sequence[tuple[int, Occurrence]]) -> None:
-    """Count what happened, by space, for the conditions that it concerns, and meet those that it completes."""
-    if not happened or await tx.one("any_armed_condition") is None:
+async def note_occurrences(tx: Transaction, occurrences: Iterable[tuple[int, Occurrence]]) -> None:
+    """Count what happened, by space, for the conditions that it concerns, and meet those that it completes.
+
+    Nothing is asked of `occurrences` while no condition is armed.
+    """
+    if await tx.one("any_armed_condition") is None:
         return
+    happened = list(occurrences)
     said = [(space, what) for space, what in happened if what.event == MESSAGE_EVENT]
     if said:
         await _note_messages(tx, said)

@@ -169,11 +169,11 @@ async def _insert_runs(tx: Transaction, placed: Sequence[tuple[NewRun, RunPlacem
     )
     await note_occurrences(
         tx,
-        [
+        (
             (insert.placement.space_key, said)
             for insert in inserts
             for said in message_occurrences(insert.run, insert.new.messages)
-        ],
+        ),
     )
     for insert, (rows, begun), first, event in zip(inserts, entered, started, events, strict=True):
         may_start, delayed = insert.placement.may_start, insert.run.wait_until is not None

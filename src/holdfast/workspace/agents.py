@@ -421,8 +421,7 @@ class FolderAgents:
         return sorted(usable, key=lambda source: source.agent.name)
 
     def complete(self, agent: Agent) -> Agent:
-        """Return a definition with the settings of the workspace and the rules of `permissions.json`."""
-        self._poll()
+        """Return a definition with the settings and rules that `source` or `sources` saw last."""
         settings, key = self._settings(), (agent.name, agent.version)
         cached = self._with_defaults.get(key)
         if cached is not None and cached[0] is agent and cached[1] is settings:

@@ -81,11 +81,11 @@ class VersionedAgents:
 
     def get(self, name: str) -> Agent:
         """Return the active definition of an agent."""
-        return self._files.complete(self._active(self._files.source(name)))
+        return self._files.complete(self._active(*self._current(self._files.source(name))))
 
     def all(self) -> list[Agent]:
         """Return the active definitions of the usable agents, by name."""
-        return [self._files.complete(self._active(source)) for source in self._files.sources()]
+        return [self._files.complete(self._active(*self._current(source))) for source in self._files.sources()]
 
     def broken(self) -> list[BrokenAgent]:
         """Return the agents whose files are invalid now, by name."""
@@ -98,12 +98,11 @@ class VersionedAgents:
 
     async def active(self, name: str) -> Agent:
         """Return the active definition of an agent, after publishing it if that was not done."""
-        source = self._files.source(name)
-        version, _ = self._current(source)
+        version, agent = self._current(self._files.source(name))
         if self._published.get(name) != version.digest:
             await self._publish(name)
-            source = self._files.source(name)
-        return self._files.complete(self._active(source))
+            version, agent = self._current(self._files.source(name))
+        return self._files.complete(self._active(version, agent))
 
     async def of_run(self, run: Run) -> Agent:
         """Return the definition that a run is executed from."""
@@ -224,8 +223,8 @@ class VersionedAgents:
             made = self._made[name] = (source, version, replace(source.agent, version=version.digest))
         return version, made[2]
 
-    def _active(self, source: AgentSource) -> Agent:
-        version, agent = self._current(source)
+    def _active(self, version: NewAgentVersion, agent: Agent) -> Agent:
+        """Return the active definition of an agent, whose files define `version` now."""
         head = self._heads.get(agent.name)
         if head is None or head.active == version.digest or self._published.get(agent.name) != version.digest:
             return agent
