@@ -21,6 +21,7 @@ LAYERS: Final = {"app": 5, "screens": 4, "parts": 3, "live": 2, "log": 1, "api":
 built = pytest.mark.skipif(
     not (STATIC_FOLDER / "index.html").is_file(), reason="the console is not built: `make console`"
 )
+_CLASS_NAMES: Final = re.compile(r"""class=(?:\{[^}]*?)?["`]([^"`]*)["`]""")
 node = pytest.mark.skipif(
     shutil.which("node") is None or not (CONSOLE / "node_modules").is_dir(),
     reason="there is no Node, or `make console` has not installed what the console is built with",
@@ -74,6 +75,23 @@ def test_imports_point_down_and_screens_do_not_see_each_other() -> None:
             if not (is_down and same_screen):
                 wrong.append(f"{path.relative_to(CONSOLE)}: {target}")
     assert wrong == []
+
+
+def test_the_stylesheet_of_a_screen_styles_no_other_screen() -> None:
+    """Stylesheets stay once they are loaded: a list may not look different after a thread was shown."""
+    sources = {path: path.read_text() for path in (CONSOLE / "src").rglob("*.tsx")}
+    classes = {path: set(re.findall(r"[\w-]+", " ".join(_CLASS_NAMES.findall(text)))) for path, text in sources.items()}
+    leaks = []
+    for sheet in (CONSOLE / "src" / "screens").rglob("*.css"):
+        others = [path for path in sources if sheet.parent not in path.parents]
+        rules = re.findall(r"([^{}]+)\{", re.sub(r"/\*.*?\*/", "", sheet.read_text(), flags=re.DOTALL))
+        for selector in {each.strip() for rule in rules if "@" not in rule for each in re.split(r",(?![^(]*\))", rule)}:
+            head = re.sub(r":[\w-]+(\([^)]*\))?", "", re.split(r"(?<=[\w)\]])\s*[ >+~]", selector)[0])
+            names, tag = set(re.findall(r"\.([\w-]+)", head)), re.match(r"[a-z]\w*", head)
+            for path in others:
+                if names <= classes[path] if names else tag and f"<{tag[0]}" in sources[path]:
+                    leaks.append(f"{sheet.name}: {selector}: {path.name}")
+    assert leaks == []
 
 
 def test_files_are_short() -> None:
