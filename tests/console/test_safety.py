@@ -11,7 +11,7 @@ from tests.console.hostile import HOSTILE_TEXTS
 from tests.console.test_live import until
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
+    from playwright.async_api import BrowserContext, Page
 
 pytestmark = pytest.mark.xdist_group("console")
 FOREIGN = "script, iframe, object, embed, form:not(.say), base, style, meta[http-equiv], img, video, audio, link"
@@ -84,6 +84,48 @@ async def test_a_tool_result_is_text(server: Server, open_page: OpenPage) -> Non
     await page.wait_for_selector(".raw li")
     await until(lambda: _shows(page, "onerror"))
     await assert_harmless(page)
+
+
+_ATTACK = """async url => {
+    const [threads, ...others] = await Promise.all([
+        fetch(url + '/api/threads', {credentials: 'include'}).then(answer => answer.text(), () => 'refused'),
+        ...['text/plain', 'application/json'].map(type => fetch(url + '/api/runs', {method: 'POST', mode: 'no-cors',
+            credentials: 'include', headers: {'Content-Type': type},
+            body: '{"input": "from outside", "agent_type": "echo"}'}).then(() => 'sent', () => 'refused')),
+        new Promise(done => { const socket = new WebSocket(url.replace('http', 'ws') + '/ws')
+            socket.onopen = () => done('open'); socket.onclose = () => done('closed') }),
+        new Promise(done => { const frame = document.createElement('iframe'); frame.name = 'target'
+            frame.onload = () => done('loaded'); document.body.append(frame)
+            const form = document.createElement('form'); form.target = 'target'; form.method = 'post'
+            form.action = url + '/api/runs'; form.enctype = 'text/plain'
+            const field = document.createElement('input')
+            field.name = '{"input": "from outside", "agent_type": "echo", "tags": ["'; field.value = '"]}'
+            form.append(field); document.body.append(form); form.submit() }),
+    ])
+    return [threads, others[2]] }"""
+
+
+async def assert_another_origin_is_powerless(context: "BrowserContext", server: Server, **headers: str) -> None:
+    """Assert that a page of the same host, but of another port, can neither read nor act: cookies know no ports."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<h1>Another site</h1>")
+        writer.close()
+
+    other = await asyncio.start_server(answer, "127.0.0.1", 0)
+    page = await context.new_page()
+    await page.goto(f"http://127.0.0.1:{other.sockets[0].getsockname()[1]}/")
+    assert await page.evaluate(_ATTACK, server.url) == ["refused", "closed"]
+    await page.close()
+    other.close()
+    runs = server.request("/api/runs?limit=50", headers=headers)["items"]
+    assert [run["id"] for run in runs if run["input"] == "from outside"] == []
+
+
+async def test_a_page_of_another_site_can_neither_read_nor_act(server: Server, open_page: OpenPage) -> None:
+    page = await open_page(f"{server.url}/console/threads")
+    await assert_another_origin_is_powerless(page.context, server)
 
 
 _LEAKS = """<h1>Flour</h1><style>@import 'URL/css'; p { background: url(URL/background) }</style>

@@ -9,6 +9,7 @@ import pytest
 from tests.api.server_process import Server, run_server
 from tests.console.conftest import OpenPage
 from tests.console.test_live import start, until
+from tests.console.test_safety import assert_another_origin_is_powerless
 from tests.console.workspace import write_workspace
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ async def test_a_server_with_keys_asks_for_one_and_no_script_can_read_it(tmp_pat
         assert "hf_" not in await page.evaluate(kept)
         (cookie,) = await page.context.cookies()
         assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+        await assert_another_origin_is_powerless(page.context, server, Authorization=f"Bearer {secret}")
         await page.goto(f"{server.url}/console/settings/browser")
         await page.get_by_role("button", name="Forget the key").click()
         await page.wait_for_selector("text=This server needs a key")

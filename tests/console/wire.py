@@ -12,11 +12,17 @@ class Wire:
         self.target = port
         self.url = ""
         self._open: set[asyncio.StreamWriter] = set()
+        self._flows = asyncio.Event()
+        self._flows.set()
 
     def cut(self) -> None:
         """Cut every open connection, without a word."""
         for writer in list(self._open):
             writer.transport.abort()
+
+    def clog(self, clogged: bool) -> None:
+        """Let nothing through, and close nothing; or let all of it through again."""
+        (self._flows.clear if clogged else self._flows.set)()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward one connection in both directions, until either side ends it."""
@@ -25,19 +31,19 @@ class Wire:
             self._open |= {writer, requests}
             try:
                 async with asyncio.TaskGroup() as both:
-                    both.create_task(_copy(reader, requests))
-                    both.create_task(_copy(answers, writer))
+                    both.create_task(self._copy(reader, requests))
+                    both.create_task(self._copy(answers, writer))
             finally:
                 self._open -= {writer, requests}
         writer.close()
 
-
-async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await source.read(65536):
-            target.write(data)
-            await target.drain()
-    target.close()
+    async def _copy(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(65536):
+                await self._flows.wait()
+                target.write(data)
+                await target.drain()
+        target.close()
 
 
 @asynccontextmanager
@@ -49,5 +55,6 @@ async def wire_to(port: int) -> AsyncIterator[Wire]:
     try:
         yield wire
     finally:
+        wire.clog(False)
         wire.cut()
         server.close()

@@ -23,7 +23,7 @@ _AGENTS: Final[dict[str, Json]] = {
         ]
     },
     "failing": {"turns": [{"error": {"code": "MODEL_REFUSED", "message": "the model says no"}}]},
-    **{f"busy{turns}": {"turns": [*[{"call": [_LIST] * 60}] * turns, {"say": "done"}]} for turns in (10, 167)},
+    "busy": {"turns": [*[{"call": [_LIST] * 60}] * 167, {"say": "done"}]},
     # A tool, an argument and a file name that would run if they were more than text.
     "mimic": {
         "turns": [
@@ -32,7 +32,7 @@ _AGENTS: Final[dict[str, Json]] = {
             {"say": "{$last_tool} <img src=x onerror=window.pwned=1>"},
         ]
     },
-    "halting": {"turns": [{"say": LONG_ANSWER[: len(LONG_ANSWER) // 2], "chunks": 100, "delay_ms": 2, "stall": True}]},
+    "halting": {"turns": [{"say": LONG_ANSWER[: len(LONG_ANSWER) // 2], "chunks": 100, "delay_ms": 20, "stall": True}]},
     "staller": {"turns": [{"say": "one moment", "stall": True}]},
 }
 

@@ -13,7 +13,7 @@ export class CursorList<T> {
   readonly error = signal<ApiError | null>(null);
   readonly more = signal(false);
   private cursor: string | null = null;
-  private loading = false;
+  private reading: Promise<void> | null = null;
 
   constructor(
     private readonly path: string,
@@ -21,25 +21,44 @@ export class CursorList<T> {
     private readonly keyOf: (item: T) => string | number = (item) => (item as { id: string }).id,
   ) {}
 
-  /** Read the newest page again; rows that are further down keep their place. */
   readonly refresh = throttled(async () => {
     try {
-      const page = await this.page(null);
-      const newest = new Set(page.items.map(this.keyOf));
-      const older = (this.items.value ?? []).filter((item) => !newest.has(this.keyOf(item)));
-      const isFirst = this.items.value === null || page.next_cursor === null;
-      this.items.value = page.next_cursor === null ? page.items : [...page.items, ...older];
-      if (isFirst) this.cursor = page.next_cursor;
-      this.more.value = this.cursor !== null;
+      await this.readNewest();
       this.error.value = null;
     } catch (error) {
       if (error instanceof ApiError) this.error.value = error;
     }
   });
 
-  async readMore(): Promise<void> {
-    if (this.loading || this.cursor === null) return;
-    this.loading = true;
+  /** Read the newest page again; rows that are further down keep their place, unless others may lie between. */
+  async readNewest(): Promise<void> {
+    const page = await this.page(null);
+    const known = this.items.value ?? [];
+    const newest = new Set(page.items.map(this.keyOf));
+    const older = known.filter((item) => !newest.has(this.keyOf(item)));
+    const joins = page.next_cursor !== null && older.length < known.length;
+    this.items.value = joins ? [...page.items, ...older] : page.items;
+    if (!joins) this.cursor = page.next_cursor;
+    this.more.value = this.cursor !== null;
+  }
+
+  readMore(): Promise<void> {
+    this.reading ??= this.readNext().finally(() => {
+      this.reading = null;
+    });
+    return this.reading;
+  }
+
+  /** Read on until `enough` holds, nothing follows, or nothing can be read. */
+  async readUntil(enough: () => boolean): Promise<void> {
+    for (let before = -1; this.more.value && !enough() && before !== this.items.value?.length; ) {
+      before = this.items.value?.length ?? 0;
+      await this.readMore();
+    }
+  }
+
+  private async readNext(): Promise<void> {
+    if (this.cursor === null) return;
     try {
       const page = await this.page(this.cursor);
       const known = new Set(this.items.value?.map(this.keyOf));
@@ -48,8 +67,6 @@ export class CursorList<T> {
       this.more.value = this.cursor !== null;
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-    } finally {
-      this.loading = false;
     }
   }
 

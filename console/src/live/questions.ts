@@ -22,8 +22,14 @@ export const notice = signal("");
 
 export const refreshQuestions = throttled(async () => {
   try {
-    const page = await get<Page<Interrupt>>(url("/api/interrupts", { limit: 200 }));
-    questions.value = page.items.reverse();
+    const found: Interrupt[] = [];
+    let cursor: string | null = null;
+    do {
+      const page: Page<Interrupt> = await get(url("/api/interrupts", { limit: 200, cursor }));
+      found.push(...page.items);
+      cursor = page.next_cursor;
+    } while (cursor !== null);
+    questions.value = found.reverse();
     questionsError.value = null;
   } catch (error) {
     if (error instanceof ApiError) questionsError.value = error;

@@ -2,37 +2,30 @@
  * One open thread: subscribe, then read history. Runs under way replay from their first event, ended ones come from
  * history, so nothing lies between.
  */
-import { batch, type Signal, signal } from "@preact/signals";
+import { batch, computed, type Signal, signal } from "@preact/signals";
 import { ApiError, get, url } from "../api/client";
-import {
-  type Artifact,
-  type DetailedRun,
-  ENDED,
-  type Message,
-  type Page,
-  type Run,
-  type Step,
-  type Task,
-  type ThreadDetail,
-} from "../api/types";
+import type { Artifact, DetailedRun, Message, Page, Run, Step, Task, ThreadDetail } from "../api/types";
 import { chainOf, tipOf } from "../log/branches";
-import { FACT_TYPES, type LogEvent } from "../log/events";
-import { apply, applyFact } from "../log/reduce";
+import type { LogEvent } from "../log/events";
+import { apply } from "../log/reduce";
 import { newLog, type RunLog } from "../log/run_log";
+import { FactReader } from "./facts";
+import { CursorList } from "./list";
 import { questions, refreshQuestions } from "./questions";
 import { type EventFrame, live } from "./socket";
-import { stepsOf } from "./steps";
+import { StepPages } from "./steps";
 import { oncePerPaint, throttled } from "./throttle";
 import { shownEvent } from "./totals";
 
 const RUNS = 200;
 const MESSAGES = 50;
-const MAX_FACT_PAGES = 25;
 
 export class ThreadView {
   readonly thread = signal<ThreadDetail | null>(null);
   readonly error = signal<ApiError | null>(null);
-  readonly runs = signal<Run[]>([]);
+  /** The runs of all branches, newest first: as many as the messages that are shown belong to. */
+  readonly runs = computed<Run[]>(() => this.allRuns.items.value ?? []);
+  readonly hasMoreRuns = computed(() => this.allRuns.more.value);
   readonly messages = signal<Message[]>([]);
   readonly steps = signal<ReadonlyMap<string, Step[]>>(new Map());
   readonly tasks = signal<Task[] | null>(null);
@@ -54,13 +47,33 @@ export class ThreadView {
   private closed = false;
   private tip: string | null = null;
   private stop: () => void = () => {};
-  private readonly facts = new Set<string>();
+  private tipSteps: StepPages | null = null;
+  private readonly allRuns: CursorList<Run>;
+  /** What shows a row of a run asks it for the facts of that run. */
+  readonly facts: FactReader;
+  private readonly shownTip = computed(() => tipOf(this.runs.value, this.start));
+  private readonly shownChain = computed(() => chainOf(this.runs.value, this.tipId));
 
   constructor(
     readonly id: string,
     /** The run of the address: its branch is shown. */
     readonly start: string | null,
-  ) {}
+  ) {
+    this.allRuns = new CursorList<Run>(`/api/threads/${id}/runs`, { limit: RUNS });
+    this.facts = new FactReader({
+      chain: () => this.chain,
+      tip: () => this.tipId,
+      hasLog: (run) => this.logs.has(run),
+      onRead: (run, log, steps) => {
+        if (this.logs.has(run)) return;
+        this.logs.set(run, log);
+        batch(() => {
+          if (steps) this.steps.value = new Map(this.steps.value).set(run, steps);
+          this.version.value += 1;
+        });
+      },
+    });
+  }
 
   open(): () => void {
     this.stop = live.subscribe({
@@ -82,6 +95,7 @@ export class ThreadView {
     });
     return () => {
       this.closed = true;
+      this.facts.close();
       shownEvent.value = null;
       this.stop();
     };
@@ -98,11 +112,11 @@ export class ThreadView {
   }
 
   get chain(): Run[] {
-    return chainOf(this.runs.value, this.tipId);
+    return this.shownChain.value;
   }
 
   get tipId(): string | null {
-    return tipOf(this.runs.value, this.start);
+    return this.shownTip.value;
   }
 
   get current(): Run | null {
@@ -119,22 +133,17 @@ export class ThreadView {
 
   async read(): Promise<void> {
     try {
-      const [thread, runs] = await Promise.all([
-        get<ThreadDetail>(`/api/threads/${this.id}`),
-        get<Page<Run>>(url(`/api/threads/${this.id}/runs`, { limit: RUNS })),
-      ]);
+      const [thread] = await Promise.all([get<ThreadDetail>(`/api/threads/${this.id}`), this.allRuns.readNewest()]);
+      if (this.start !== null) await this.knowRuns([this.start]);
       if (this.closed) return;
-      batch(() => {
-        this.thread.value = thread;
-        this.runs.value = runs.items;
-      });
+      this.thread.value = thread;
       await this.readMessages();
       batch(() => {
         this.loaded.value = true;
         this.error.value = null;
         this.showEvent();
       });
-      await Promise.all([this.readDetails(), this.readFacts()]);
+      await Promise.all([this.readDetails(), this.facts.read()]);
     } catch (error) {
       if (error instanceof ApiError && !this.closed) this.error.value = error;
     }
@@ -147,6 +156,7 @@ export class ThreadView {
     const tip = this.tipId;
     if (tip === null) return;
     const page = await get<Page<Message>>(url(`/api/threads/${this.id}/messages`, { run_id: tip, limit: MESSAGES }));
+    await this.knowRuns(page.items.map((message) => message.run_id));
     const first = page.items.find((message) => message.sequence !== null)?.sequence ?? null;
     const last = this.messages.value.at(-1)?.sequence ?? -1;
     const joins = this.tip === tip || this.chain.some((run) => run.id === this.tip);
@@ -171,16 +181,30 @@ export class ThreadView {
       const page = await get<Page<Message>>(
         url(`/api/threads/${this.id}/messages`, { run_id: this.tip, limit: 100, cursor }),
       );
+      await this.knowRuns(page.items.map((message) => message.run_id));
       if (this.closed || this.olderCursor.value !== cursor) return;
       batch(() => {
         this.prepended.value += 1;
         this.messages.value = [...page.items, ...this.messages.value];
         this.olderCursor.value = page.next_cursor;
       });
-      void this.readFacts();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error; // the next turn of the wheel asks again
     } finally {
       this.reading = false;
     }
+  }
+
+  readMoreRuns(): Promise<void> {
+    return this.allRuns.readMore();
+  }
+
+  /** Read runs until all of these are known: a message is shown with its run. */
+  private knowRuns(ids: readonly string[]): Promise<void> {
+    return this.allRuns.readUntil(() => {
+      const known = new Set(this.runs.value.map((run) => run.id));
+      return ids.every((id) => known.has(id));
+    });
   }
 
   /** The steps of the newest run with their times and costs, the plan, and the artifacts. */
@@ -188,7 +212,7 @@ export class ThreadView {
     const run = this.current;
     if (run === null) return;
     const [steps, tasks, artifacts, detailed] = await Promise.all([
-      stepsOf(run.id),
+      this.readSteps(run.id),
       get<{ items: Task[] }>(url(`/api/threads/${this.id}/tasks`, { run_id: run.id })).catch(() => null),
       get<Page<Artifact>>(url(`/api/threads/${this.id}/artifacts`, { limit: 50 })).catch(() => null),
       get<DetailedRun>(`/api/runs/${run.id}?tree_usage=true`).catch(() => null),
@@ -202,31 +226,9 @@ export class ThreadView {
     });
   }
 
-  /** What the log of an ended run adds to its messages: times, recoveries, decisions, changed files. */
-  private async readFacts(): Promise<void> {
-    const shown = new Set(this.messages.value.map((message) => message.run_id));
-    for (const run of this.chain) {
-      if (!ENDED.has(run.status) || !shown.has(run.id) || this.facts.has(run.id) || this.logs.has(run.id)) continue;
-      this.facts.add(run.id);
-      const log = newLog(run.id);
-      const types = FACT_TYPES.map((type) => `type=${type}`).join("&");
-      let cursor: string | null = null;
-      for (let page = 0; page < MAX_FACT_PAGES && !this.closed; page++) {
-        const path = url(`/api/runs/${run.id}/events`, { limit: 200, cursor });
-        const read: Page<{ seq: number; data: LogEvent }> = await get(`${path}&${types}`);
-        for (const event of read.items) applyFact(log, event.data);
-        cursor = read.next_cursor;
-        if (cursor === null) break;
-      }
-      log.seq = Number.MAX_SAFE_INTEGER; // it has ended: nothing follows
-      const steps = run.id === this.tipId ? null : await stepsOf(run.id).catch(() => null);
-      if (this.closed || this.logs.has(run.id)) return;
-      this.logs.set(run.id, log);
-      batch(() => {
-        if (steps) this.steps.value = new Map(this.steps.value).set(run.id, steps);
-        this.version.value += 1;
-      });
-    }
+  private readSteps(run: string): Promise<Step[]> {
+    if (this.tipSteps?.run !== run) this.tipSteps = new StepPages(run, false);
+    return this.tipSteps.read();
   }
 
   private readonly flushSoon = oncePerPaint(() => this.flush());
@@ -281,7 +283,6 @@ export class ThreadView {
   private reset(): void {
     this.queue.length = 0;
     this.logs.clear();
-    this.facts.clear();
     this.cursor = null;
     this.stop();
     if (!this.closed) this.open();

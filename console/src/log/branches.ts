@@ -10,12 +10,9 @@ export interface Branch {
 /** The run with all its bases, oldest first, as far as they are known. */
 export function chainOf(runs: readonly Run[], tip: string | null): Run[] {
   const byId = new Map(runs.map((run) => [run.id, run]));
-  const chain: Run[] = [];
-  for (let run = byId.get(tip ?? ""); run; run = byId.get(run.base_run_id ?? "")) {
-    if (chain.includes(run)) break;
-    chain.unshift(run);
-  }
-  return chain;
+  const chain = new Set<Run>();
+  for (let run = byId.get(tip ?? ""); run && !chain.has(run); run = byId.get(run.base_run_id ?? "")) chain.add(run);
+  return [...chain].reverse();
 }
 
 /** The newest run that continues from `start` without leaving its branch; without `start` the newest of all. */

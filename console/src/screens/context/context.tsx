@@ -1,4 +1,5 @@
 /** What the model was told at one step, what changed since its call before, and why each memory, skill and rule is there. */
+import { useSignal } from "@preact/signals";
 import { useLocation } from "preact-iso";
 import { url } from "../../api/client";
 import { BASE } from "../../api/space";
@@ -112,9 +113,7 @@ function Parts({ run, context, before }: { run: string; context: Context; before
       </Section>
       <Reasons run={run} context={context} before={before} />
       <Section label="Messages" note={`${plural(messages.length, "message")}${before ? `, ${fresh} new` : ""}`}>
-        {messages.map((message, index) => (
-          <MessageOf key={index} message={message} />
-        ))}
+        <Messages messages={messages} />
       </Section>
       <Section label="Tools" note={plural(tools.length, "tool")}>
         <p class="chips">
@@ -154,6 +153,26 @@ function PartOf({ part }: { part: Part }) {
         </pre>
       )}
     </details>
+  );
+}
+
+const MESSAGES_SHOWN = 40;
+
+/** The newest messages; earlier ones when they are asked for. */
+function Messages({ messages }: { messages: readonly Told[] }) {
+  const shown = useSignal(MESSAGES_SHOWN);
+  const first = Math.max(0, messages.length - shown.value);
+  return (
+    <>
+      {first > 0 && (
+        <button type="button" class="bare" onClick={() => (shown.value += MESSAGES_SHOWN)}>
+          {plural(first, "earlier message")}
+        </button>
+      )}
+      {messages.slice(first).map((message, index) => (
+        <MessageOf key={first + index} message={message} />
+      ))}
+    </>
   );
 }
 

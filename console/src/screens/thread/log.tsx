@@ -49,10 +49,14 @@ export function Log({ view, rows, open, me, wanted, onFork, onEdit }: Props) {
     if (!following.value && !shift) unseen.value = Math.max(0, rows.value.length - seen.current);
     else seen.current = rows.value.length;
   }, [rows.value.length]);
+  const top = useRef(0);
   const onScroll = (): void => {
     const box = scroller.current;
     if (!box) return;
-    following.value = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_PX;
+    // Content that grows, or a question that takes room, moves the end away: only a reader who goes up leaves it.
+    const isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_PX;
+    following.value = isAtEnd || (following.value && box.scrollTop >= top.current);
+    top.current = box.scrollTop;
     if (following.value) {
       unseen.value = 0;
       seen.current = rows.value.length;

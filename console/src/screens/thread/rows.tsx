@@ -2,6 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { memo } from "preact/compat";
+import { useEffect } from "preact/hooks";
 import { BASE } from "../../api/space";
 import type { Step } from "../../api/types";
 import type { ThreadView } from "../../live/thread";
@@ -25,6 +26,7 @@ interface Props {
 }
 
 export function LogRow({ row, view, me, onFork, onEdit }: Props) {
+  useEffect(() => view.facts.show(row.runId), [view, row.runId]);
   switch (row.kind) {
     case "user":
       return <UserEntry row={row} view={view} me={me} onEdit={onEdit} />;
@@ -121,7 +123,7 @@ function AgentEntry({ row, view, onFork }: { row: AgentRow; view: ThreadView; on
       <div>
         <p class="who">
           <b>{row.agent}</b>
-          <span>{factsOf(view.steps.value.get(row.runId), row)}</span>
+          <span>{factsOf(view.steps.value.get(row.runId), row) || "\u00a0"}</span>
           {row.sequence !== null && (
             <span class="do">
               {told && (

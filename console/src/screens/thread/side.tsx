@@ -1,20 +1,14 @@
 /** What is at the side of a thread: its plan and its runs, the time of the newest run, artifacts, and the raw log. */
-import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
-import { get, url } from "../../api/client";
-import { BASE } from "../../api/space";
-import type { Page } from "../../api/types";
 import type { ThreadView } from "../../live/thread";
-import { type Branch, treeOf } from "../../log/branches";
 import type { PlannedItem } from "../../log/events";
 import { spansOf } from "../../log/ruler";
-import { clock, duration, plural } from "../../parts/format";
+import { duration, plural } from "../../parts/format";
 import { Icon } from "../../parts/icon";
-import { runInput } from "../../parts/run_input";
-import { Dot, markOf } from "../../parts/status";
-import { Ago, now, PlanTook } from "../../parts/time";
+import { now, PlanTook } from "../../parts/time";
 import { words } from "../../words/en";
 import { ArtifactLine } from "./artifacts";
+import { RawLog } from "./raw_log";
+import { Runs } from "./run_tree";
 import { Steps } from "./steps";
 import { Told } from "./told";
 
@@ -43,8 +37,8 @@ export function Side({ view, tab, opened, onTab, onClose }: Props) {
             {label}
           </button>
         ))}
-        <button type="button" class="bare close" onClick={onClose}>
-          Close
+        <button type="button" class="bare close" aria-label="Close" onClick={onClose}>
+          <Icon name="close" />
         </button>
       </div>
       {tab === "steps" ? (
@@ -130,65 +124,6 @@ function PlanItem({ task }: { task: PlannedItem }) {
   );
 }
 
-function Runs({ view }: { view: ThreadView }) {
-  const tree = treeOf(view.runs.value);
-  const branches = view.runs.value.filter((run) => run.base_run_id === null || run.base_sequence !== null).length;
-  const shown = new Set(view.chain.map((run) => run.id));
-  return (
-    <section aria-labelledby="h-tree">
-      <h2 class="label" id="h-tree">
-        Runs<span>{plural(branches, "branch", "branches")}</span>
-      </h2>
-      <ul class="tree">
-        {tree.map((branch) => (
-          <RunLine key={branch.run.id} branch={branch} view={view} shown={shown} />
-        ))}
-      </ul>
-    </section>
-  );
-}
-
-function RunLine({ branch, view, shown }: { branch: Branch; view: ThreadView; shown: ReadonlySet<string> }) {
-  const { run, forks } = branch;
-  const text = runInput(run.input);
-  const label = run.base_sequence === null ? text || "goes on" : `from ${run.base_sequence}: ${text || "goes on"}`;
-  const mark = markOf(run);
-  const live = view.logs.get(run.id)?.messages.at(-1);
-  return (
-    <li>
-      <a
-        href={`${BASE}/t/${view.id}/${run.id}`}
-        aria-current={run.id === view.tipId ? "true" : undefined}
-        class={shown.has(run.id) ? "" : "aside"}
-      >
-        <Dot mark={mark} />
-        <span>{label}</span>
-        <span class={mark === "waiting" ? "wait" : mark === "live" ? "live" : "quiet"}>
-          {mark === "waiting" || mark === "live" || mark === "failed" ? (
-            run.status
-          ) : (
-            <Ago at={run.completed_at ?? run.created_at} />
-          )}
-        </span>
-      </a>
-      {mark === "live" && !shown.has(run.id) && live && <Tail view={view} id={live.id} text={() => live.text} />}
-      {forks.length > 0 && (
-        <ul>
-          {forks.map((each) => (
-            <RunLine key={each.run.id} branch={each} view={view} shown={shown} />
-          ))}
-        </ul>
-      )}
-    </li>
-  );
-}
-
-/** The end of what another branch writes now. */
-function Tail({ view, id, text }: { view: ThreadView; id: string; text: () => string }) {
-  view.text(id).value;
-  return <p class="tail">… {text().slice(-90)}</p>;
-}
-
 const MAX_LANES = 40;
 
 function Fall({ view }: { view: ThreadView }) {
@@ -242,53 +177,6 @@ function Artifacts({ view }: { view: ThreadView }) {
       {newest.map((artifact) => (
         <ArtifactLine key={artifact.id} id={artifact.id} title={artifact.title} known={artifact} />
       ))}
-    </section>
-  );
-}
-
-interface RawEvent {
-  seq: number;
-  data: { type: string; name?: string; timestamp: number };
-}
-
-/** The events of the newest run as they are stored. */
-function RawLog({ view }: { view: ThreadView }) {
-  const events = useSignal<RawEvent[]>([]);
-  const more = useSignal(true);
-  const run = view.current?.id;
-  const read = async (): Promise<void> => {
-    const cursor = events.value.at(-1)?.seq;
-    const page = await get<Page<RawEvent>>(url(`/api/runs/${run}/events`, { limit: 100, cursor }));
-    events.value = [...events.value, ...page.items];
-    more.value = page.next_cursor !== null;
-  };
-  useEffect(() => {
-    events.value = [];
-    if (run) void read().catch(() => {});
-  }, [run]);
-  return (
-    <section aria-labelledby="h-log">
-      <h2 class="label" id="h-log">
-        Log<span>{plural(events.value.length, "event")}</span>
-      </h2>
-      <ol class="raw">
-        {events.value.map((event) => (
-          <li key={event.seq}>
-            <details>
-              <summary>
-                <span class="quiet">{event.seq}</span> {event.data.name ?? event.data.type.toLowerCase()}
-                <span class="quiet">{clock(event.data.timestamp, true)}</span>
-              </summary>
-              <pre tabIndex={0}>{JSON.stringify(event.data, null, 2)}</pre>
-            </details>
-          </li>
-        ))}
-      </ol>
-      {more.value && (
-        <button type="button" onClick={() => void read()}>
-          More
-        </button>
-      )}
     </section>
   );
 }

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { Virtualizer } from "virtua";
 import { BASE } from "../../api/space";
 import { hints } from "../../live/resource";
-import { TreeSteps } from "../../live/steps";
+import { StepPages } from "../../live/steps";
 import type { ThreadView } from "../../live/thread";
 import { type Lane, lanesOf } from "../../log/waterfall";
 import { duration, money, plural } from "../../parts/format";
@@ -13,7 +13,7 @@ import { words } from "../../words/en";
 
 export function Steps({ view }: { view: ThreadView }) {
   const run = view.current?.id ?? "";
-  const steps = useMemo(() => new TreeSteps(run), [run]);
+  const steps = useMemo(() => new StepPages(run, true), [run]);
   useEffect(() => () => steps.close(), [steps]);
   const moved = hints.value + view.version.value;
   useEffect(() => {
