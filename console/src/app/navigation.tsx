@@ -1,5 +1,5 @@
 /** The places of the console: at the side of a wide page, as tabs on a phone, and as a page for what has no tab. */
-import { BASE } from "../api/space";
+import { BASE, SPACE } from "../api/space";
 import { notice, openCount } from "../live/questions";
 import { recent } from "../live/threads";
 import { totals } from "../live/totals";
@@ -19,7 +19,7 @@ export function Navigation({ path }: { path: string }) {
       <a class="brand" href={`${BASE}/threads`}>
         <Icon name="hold" />
         Holdfast
-        <small>{me.value?.default_space ?? ""}</small>
+        <small>{SPACE ?? me.value?.default_space ?? ""}</small>
       </a>
       <button type="button" class="find" onClick={() => (paletteShown.value = true)}>
         <Icon name="find" />

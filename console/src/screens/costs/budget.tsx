@@ -70,7 +70,7 @@ function Spent({ budget }: { budget: SpaceBudget }) {
   return (
     <div class="totals">
       <p>
-        <b class={tone}>{percent} %</b>
+        <b class={tone}>{percent === 0 && (spent.cost_usd ?? 0) > 0 ? "<1" : percent} %</b>
         <span>spent of the {budget.period}</span>
       </p>
       {budget.cost_usd !== null && (

@@ -63,8 +63,10 @@ function Group({ label, hits }: { label: string; hits: readonly Hit[] }) {
       <ul class="lines">
         {hits.map((hit) => (
           <li key={hit.key}>
-            <a href={hit.href}>{hit.title}</a>
-            <span class="grow quiet">{hit.excerpt && <Excerpt of={hit.excerpt} />}</span>
+            <a href={hit.href}>{hit.excerpt?.text === hit.title ? <Excerpt of={hit.excerpt} /> : hit.title}</a>
+            <span class="grow quiet">
+              {hit.excerpt && hit.excerpt.text !== hit.title && <Excerpt of={hit.excerpt} />}
+            </span>
             <span class="end">
               <Ago at={hit.at} />
             </span>

@@ -41,7 +41,9 @@ function Workspace() {
       .catch((failed: unknown) => (error.value = failed instanceof ApiError ? failed : null));
   useEffect(load, []);
   const found = read.value;
-  const settings = Object.entries((found?.value.settings ?? {}) as Record<string, unknown>);
+  const settings = Object.entries((found?.value.settings ?? {}) as Record<string, unknown>).filter(
+    ([name]) => name !== "$schema",
+  );
   return (
     <Screen title="Settings" note="of the workspace, as in settings.json">
       <SettingsTabs at="" />
