@@ -407,6 +407,7 @@ def test_reading_a_hostile_text_ends(command: str) -> None:
             "ag --pager rm x",
         ),
         *("yash -c 'rm v'", "cowsay -f rm", "sem rm v", "make rm", "never-heard-of curl x"),
+        *("never-heard-of 'r\"\"m v'", "never-heard-of \"r''m v\"", "never-heard-of 'x; r\\m v'"),
     ],
 )
 def test_a_program_that_is_in_no_table_requires_approval_if_its_words_name_one_of_a_rule(command: str) -> None:
@@ -416,6 +417,19 @@ def test_a_program_that_is_in_no_table_requires_approval_if_its_words_name_one_o
     assert (
         permission_policy(rules).decide("bash", {"command": "grep -r rm . | tee curl"}).action is PermissionAction.ALLOW
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("never-heard-of d sh -c x", "never-heard-of --shell=/bin/bash x", "never-heard-of env x"),
+        *("never-heard-of python3.12 x", "envdir d x", "xdg-user-dir x", "vidir", "rename s/a/b/e x", "groff -U x"),
+    ],
+)
+def test_a_program_that_may_run_code_requires_approval_although_its_words_name_no_program(command: str) -> None:
+    rules = Permissions(allow=["bash"], deny=["bash(rm *)"])
+    assert permission_policy(rules).decide("bash", {"command": command}).action is PermissionAction.ASK
+    assert permission_policy(rules).decide("bash", {"command": "grep sh python3"}).action is PermissionAction.ALLOW
 
 
 def test_code_that_names_a_denied_program_requires_approval_even_if_its_language_is_allowed() -> None:

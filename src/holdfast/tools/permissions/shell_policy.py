@@ -19,6 +19,7 @@ from holdfast.tools.permissions.patterns import RuleMatch, normalize_path
 from holdfast.tools.permissions.rules import BASH_TOOL, PATH_RULE_ACCESS, PermissionRule, binding_decision
 from holdfast.tools.permissions.shell.bash_reader import reading_problem
 from holdfast.tools.permissions.shell.parser import parse_script
+from holdfast.tools.permissions.shell.scan import scan_names
 from holdfast.tools.permissions.shell.script import FileAccess, Redirection, ShellProgram, ShellScript, ShellWords
 
 MAX_NAMED_CONSTRUCTS: Final = 3
@@ -202,6 +203,6 @@ def _names_program(
     """Require approval of a program that may run what its words say, if they name the program of a rule."""
     if not program.may_run_words:
         return None
-    named = {name for word in program.words[1:] for name in _NAME_IN_CODE.findall(word or "")}
+    named = {name for word in program.words[1:] if word for name in (*_NAME_IN_CODE.findall(word), *scan_names(word))}
     matches = [(rule, RuleMatch.MAYBE) for rule in rules if rule.command and rule.command.program in named]
     return binding_decision(matches, action)

@@ -74,8 +74,9 @@ def scan_commands(text: str) -> Iterator[ScannedCommand]:
 
 
 def scan_names(text: str) -> set[str]:
-    """Return every name in a text, without regard to its place."""
-    return set(_NAME.findall(_QUOTE_CHARS.sub("", text[:MAX_SCANNED_CHARS])))
+    """Return every name in a text, without regard to its place, however it is quoted."""
+    readings = dict.fromkeys(_readings(text[:MAX_SCANNED_CHARS]))
+    return {name for reading in readings for name in _NAME.findall(_QUOTE_CHARS.sub("", reading))}
 
 
 def _readings(text: str) -> Iterator[str]:

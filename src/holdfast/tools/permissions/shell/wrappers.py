@@ -107,7 +107,10 @@ _RUNNERS: Final = word_set(
     "elvish es fakechroot grc heaptrack icecc kitty konsole libtool logsave lxc-execute memusage multitime nodemon nq "
     "nu openvt osh pdsh pexec pidstat posh pssh rc rlogin rr runc crun sash sccache scan-build schedtool scrot sem "
     "service setlock singularity sotruss startx tmate trickle uftrace urxvt watchexec watchman wine with-contenv "
-    "xdotool xinit xonsh yash ysh zellij"
+    "xdotool xinit xonsh yash ysh zellij "
+    "bubblewrap byobu cargo-watch cdist circusd concurrently coredumpctl distrobox dmenu_run dvtm envdir envuidgid "
+    "gtester ksshell ksu limactl lxd minijail0 npm-run-all nsjail rlfe rofi runsv runsvdir s6-supervise s6-svscan "
+    "sshuttle stunnel supervise svscan systemd-socket-activate tasksh varlinkctl with-readline xdg-user-dir"
 )
 """Programs that run the command in their words, or any code in them, and whose options are not in a table."""
 _STATE_BUILTINS: Final = word_set(
@@ -131,10 +134,24 @@ _OPAQUE_PROGRAMS: Final = re.compile(
     r"|jupyter|knife|latexmk|lein|luatex|mc|mocha|ncdu|newlisp|nextflow|nim|opam|openvpn|pdb|phpdbg|picolisp|pry|psftp"
     r"|ptpython|puppet|py\.test|qemu-.*|ranger|rdmd|rustup|sbcl|slsh|smbclient|snakemake|stack|supervisord|tdbtool|top"
     r"|htop|ts-node|tshark|tsx|uvicorn|virsh|waf|xetex|zathura|zig"
+    r"|2to3|aerc|airflow|alembic|alpine|anacron|animate|autoconf|autom4te|automake|autoreconf|aws|bats|bazelisk|buck2?|celery"
+    r"|certbot|cobc|composite|coverage|crash|cron|cs|cscope|csharp|ctr|dagger|devenv|dialog|display|django-admin|dmsetup|doxygen"
+    r"|dstat|dvips|earthly|easy_install|enc2xs|enscript|exim4?|expectk|fastapi|fastfetch|fetchmail|flask|fsharpi|gcc-(ar|nm|ranlib)"
+    r"|gcloud|genie|gio|gold|groovysh|h2ph|hping3|hugo|hypercorn|identify|idle|iftop|instmodsh|ispell|jdb|jekyll|jtag|kotlinc"
+    r"|(.*-)?ld\.[a-z]+|loginctl|lto-wrapper|maildrop|minicom|mkdocs|modprobe|mogrify|mono|monit|montage|msfconsole|ncftp"
+    r"|neofetch|neomutt|nomad|nx|packer|pants|perlbug|(file-|perl-|p)?rename|pg|g?pic|pkg|please|postfix|procmail|pulumi|pyspark"
+    r"|red|redo|redo-ifchange|rpmdb|rpmquery|rpmverify|[gnt]*roff|rtorrent|runscript|salt|salt-call|scala-cli|scanmem|scons-time"
+    r"|select-editor|sendmail|serverless|skaffold|snap|spark-(shell|submit)|sphinx-build|sqlmap|streamlit|systemd-resolve|tcl"
+    r"|tilt|timedatectl|tup|turbo|updatedb|uwsgi|vidir|vipe|waypoint|x?inetd|xmore|zsoelim|zypper"
     r"|rustc|rustdoc|javac|protoc|pandoc|magick|convert|w3m|lynx|elinks|journalctl|systemctl|ssh-keygen|ssh-add|ssh-copy-id)"
     r"[0-9.]*"
 )
 """Programs that may run anything: a script, code in another language, or what their files say."""
+_INTERPRETERS: Final = re.compile(
+    r"((ba|da|a|z|k|mk|pdk|lk|c|tc|fi|ya|po|rba|sa|el)?sh|busybox|toybox|env|xargs|eval|sed|awk|gawk|mawk|nawk|expect|ssh|make"
+    r"|python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|guile|Rscript|julia|gdb|vim?|ex|ed)[0-9.]*"
+)
+"""Programs that run code: a program in no table may run the one in its words, and code can hide any name."""
 _PLAIN_PROGRAMS: Final = word_set(
     "[ arch b2sum base32 base64 basename basenc cat chcon chgrp chmod chown cksum comm cp csplit cut date dd df dir "
     "dircolors dirname du expand expr factor fmt fold groups head hostid hostname id join kill link ln logname ls "
@@ -179,11 +196,19 @@ def _nested_commands(name: str, arguments: ShellWords) -> NestedCommands:
         return NestedCommands(unclear=option, may_run=tuple(may_run))
     if name in ("cd", "pushd", "popd"):
         return NestedCommands(transparent=True, changes_folder=True)
+    unknown = not (name in _HARMLESS_BUILTINS or name in _PLAIN_PROGRAMS or has_option_table(name))
     return NestedCommands(
         transparent=name in _HARMLESS_BUILTINS,
-        opaque=_OPAQUE_PROGRAMS.fullmatch(name) is not None or not name,
-        unknown=not (name in _HARMLESS_BUILTINS or name in _PLAIN_PROGRAMS or has_option_table(name)),
+        opaque=not name
+        or _OPAQUE_PROGRAMS.fullmatch(name) is not None
+        or (unknown and any(word is not None and _names_interpreter(word) for word in arguments)),
+        unknown=unknown,
     )
+
+
+def _names_interpreter(word: str) -> bool:
+    """Return whether a word, or the value of an option, is a program that runs code in its own words."""
+    return _INTERPRETERS.fullmatch(word.rpartition("=")[2].rpartition("/")[2]) is not None
 
 
 def _unclear_command(name: str, words: ShellWords) -> NestedCommands:
