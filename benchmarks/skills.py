@@ -11,8 +11,8 @@ from benchmarks.databases import databases
 from benchmarks.table import Table
 from holdfast.skills.choice import SkillIndex
 from holdfast.skills.official import official_skills
+from tests.unit.skills.test_labelled_requests import UNSEEN, read_requests
 from tests.unit.skills.test_labelled_requests import measure as measure_choice
-from tests.unit.skills.test_labelled_requests import read_requests
 
 SKILLS = 200
 AT_ONCE = 16
@@ -56,6 +56,7 @@ async def measure_quality(*, seconds: float) -> Table:
         "held out": [each for each in requests if each.held_out],
         "English": [each for each in requests if each.locale == "en"],
         "Japanese": [each for each in requests if each.locale == "ja"],
+        "not prepared for": read_requests(UNSEEN),
     }.items():
         quality = measure_choice(chosen, index)
         table.add(name, len(chosen), quality.precision, quality.recall, len(quality.wrong))

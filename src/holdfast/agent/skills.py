@@ -89,7 +89,8 @@ class SkillStep:
             segments = self._segments()
             newest = [each for each in segments if each.weight == 1.0]
             fitting = index.choose(newest)
-            if not fitting and len(segments) > len(newest):
+            said = "\n".join(each.text for each in newest)
+            if not fitting and any(each.text.rstrip("…") not in said for each in segments):  # a title may repeat it
                 fitting = index.choose(segments)
             for scored in fitting:
                 if scored.skill.name in usable:

@@ -14,7 +14,7 @@ name and description. One word is not enough: below `MIN_SCORE` nothing is chose
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -205,20 +205,21 @@ class SkillIndex:
     def __init__(self, skills: Sequence[Skill]) -> None:
         self.skills = list(skills)
         self._word_triggers: dict[str, list[_Trigger]] = defaultdict(list)
-        """Triggers by the stem of their first word."""
+        """Triggers by each stem of the part that the fewest others contain: one that cannot match costs nothing."""
         self._text_triggers: dict[str, list[_Trigger]] = defaultdict(list)
         """Triggers in scripts without spaces, by their first character."""
         self._words: dict[str, list[tuple[int, float, str]]] = defaultdict(list)
         """Skills by a word of their name, tags or description, with its points and a label."""
         self._max_word_points: list[float] = []
+        pending: list[_Trigger] = []
         descriptions = [_description_words(skill) for skill in self.skills]
         counts = Counter(word for found in descriptions for word in found)
         for number, skill in enumerate(self.skills):
             triggers, name = _all_triggers(skill), skill.name.replace("-", " ").replace("_", " ")
             self._max_word_points.append(_MAX_WORD_POINTS if triggers else _MAX_UNTRIGGERED_POINTS)
-            self._add_trigger(number, "called", name, points=_NAME_POINTS)
+            pending += self._add_trigger(number, "called", name, points=_NAME_POINTS)
             for trigger in triggers:
-                self._add_trigger(number, "trigger", trigger)
+                pending += self._add_trigger(number, "trigger", trigger)
             for word in dict.fromkeys(word for tag in skill.tags for word in _words(tag)):
                 self._words[word].append((number, _TAG_POINTS, f"tag `{word}`"))
             for word in dict.fromkeys(_words(name)):
@@ -227,8 +228,7 @@ class SkillIndex:
                 rarity = 1 - math.log(counts[word]) / math.log(len(self.skills) + 1)
                 if rarity > _MIN_RARITY:
                     self._words[word].append((number, _DESCRIPTION_POINTS * rarity, f"description `{word}`"))
-        self._known = self._words.keys() | self._word_triggers.keys()
-        """Words that stand for anything."""
+        self._add_word_triggers(pending)
 
     def choose(self, segments: Iterable[Segment]) -> list[ScoredSkill]:
         """Return the skills that fit, the best first; none if none fits well enough."""
@@ -259,15 +259,14 @@ class SkillIndex:
 
     def _read_sentence(self, sentence: str, weight: float, found: dict[int, _Evidence]) -> None:
         words = _words(sentence)
-        tries: Counter[str] = Counter()
-        for position, word in ((at, word) for at, word in enumerate(words) if word in self._known):
-            tries[word] += 1
-            if tries[word] > _MAX_TRIES:
-                continue
+        places: dict[str, list[int]] = {}
+        for place, word in enumerate(words):
+            places.setdefault(word, []).append(place)
+        for word in places:
             for number, points, label in self._words.get(word, ()):
                 found[number].add_word(word, weight * points, label)
             for trigger in self._word_triggers.get(word, ()):
-                if matched := _follows(words, position, trigger.parts):
+                for matched in _matches(words, places, trigger.parts):
                     found[trigger.skill].add_trigger(trigger, matched, weight)
         if not sentence.isascii():
             for first in set(sentence):
@@ -275,7 +274,8 @@ class SkillIndex:
                     if matched := _occurs(sentence, trigger.parts):
                         found[trigger.skill].add_trigger(trigger, matched, weight)
 
-    def _add_trigger(self, number: int, kind: str, text: str, *, points: float | None = None) -> None:
+    def _add_trigger(self, number: int, kind: str, text: str, *, points: float | None = None) -> Iterator[_Trigger]:
+        """Index a trigger in a script without spaces, or return it to be indexed with all others."""
         folded = fold(text).strip()
         strong = folded.endswith("!")
         unspaced = any(map(_is_unspaced, folded))
@@ -283,12 +283,20 @@ class SkillIndex:
         parts = [part for each in words for part in _parts(each, unspaced=unspaced) if part][:_MAX_PARTS]
         if not parts or (points is not None and len(parts) == 1 and not unspaced):
             return
-        index = self._text_triggers if unspaced else self._word_triggers
+        given = points or (_STRONG_POINTS if strong else None)
+        if not unspaced:
+            yield _Trigger(number, kind, tuple(parts), given or _TRIGGER_POINTS[min(len(parts), 3) - 1])
+            return
         for first, shown in parts[0].items():
-            by_size = _text_points(first, len(parts)) if unspaced else _TRIGGER_POINTS[min(len(parts), 3) - 1]
-            strength = points or (_STRONG_POINTS if strong else by_size)
-            trigger = _Trigger(number, kind, ({first: shown}, *parts[1:]), strength)
-            index[first[0] if unspaced else first].append(trigger)
+            trigger = _Trigger(number, kind, ({first: shown}, *parts[1:]), given or _text_points(first, len(parts)))
+            self._text_triggers[first[0]].append(trigger)
+
+    def _add_word_triggers(self, triggers: Sequence[_Trigger]) -> None:
+        counts = Counter(word for trigger in triggers for part in trigger.parts for word in part)
+        for trigger in triggers:
+            rarest = min(trigger.parts, key=lambda part: sum(counts[word] for word in part))
+            for word in rarest:
+                self._word_triggers[word].append(trigger)
 
 
 def _description_words(skill: Skill) -> dict[str, None]:
@@ -322,7 +330,7 @@ def _words(text: str) -> list[str]:
 @lru_cache(maxsize=100_000)
 def _stem(word: str) -> str:
     """Return the stem of a word; words that a search would leave out are kept, since phrases consist of them too."""
-    stems = terms(word)
+    stems = terms(word) if word.isalpha() else ()
     return stems[0] if stems else word
 
 
@@ -370,6 +378,14 @@ def _sentence_weight(sentence: str) -> float:
     start = sentence.lstrip()
     elsewhere = start.startswith(_OTHER_STARTS) or (not start.isascii() and any(part in start for part in _OTHER_PARTS))
     return _QUESTION_WEIGHT if elsewhere else 1.0
+
+
+def _matches(
+    words: Sequence[str], places: Mapping[str, Sequence[int]], parts: Sequence[Mapping[str, str]]
+) -> Iterator[tuple[str, ...]]:
+    """Yield the words of a trigger wherever they follow each other closely; `places` are those of each word."""
+    starts = [place for word, found in places.items() if word in parts[0] for place in found[:_MAX_TRIES]]
+    yield from filter(None, (_follows(words, start, parts) for start in starts))
 
 
 def _follows(words: Sequence[str], position: int, parts: Sequence[Mapping[str, str]]) -> tuple[str, ...]:

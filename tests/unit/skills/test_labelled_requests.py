@@ -86,19 +86,20 @@ def test_skills_are_chosen_as_well_as_stated() -> None:
 
 
 def test_few_skills_are_chosen_wrongly_for_requests_that_nobody_prepared_for() -> None:
-    """Two thirds of the needed skills are found; for the others, the model sees the catalog."""
+    """More than four of five needed skills are found; for the others, the model sees the catalog."""
     requests = read_requests(UNSEEN)
     quality = measure(requests, SkillIndex(official_skills()))
-    assert (len(requests), quality.needed) == (120, 83)
-    assert len(quality.wrong) <= 4, quality.wrong
-    assert quality.found >= 54
+    assert (len(requests), quality.needed) == (60, 40)
+    assert len(quality.wrong) <= 1, quality.wrong
+    assert quality.found >= 34
 
 
 def test_other_skills_in_the_catalog_take_nothing_away() -> None:
     """Skills of others, found by their description alone, are not chosen for requests that need none."""
     requests = [each for each in read_requests() if not each.skills]
     quality = measure(requests, SkillIndex([*official_skills(), *plain_skills()]))
-    assert quality.chosen == 0, quality.wrong
+    assert quality.wrong == measure(requests, SkillIndex(official_skills())).wrong
+    assert len(quality.wrong) <= 2
 
 
 @pytest.mark.parametrize(
