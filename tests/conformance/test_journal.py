@@ -52,7 +52,7 @@ async def test_a_commit_adds_everything_in_it(store: Store, clock: HeldClock) ->
         consumed=[1],
         interrupts=[new_interrupt("question")],
         artifacts=[REPORT],
-        timers=[NewTimer(kind="deadline", due_at=seconds_from_now(clock, 60), id=TimerId("alarm"))],
+        timers=[NewTimer(kind="wake", due_at=seconds_from_now(clock, 60), id=TimerId("alarm"))],
         usage=Usage(input_tokens=3, output_tokens=2, cost_usd=0.25),
         iterations=1,
         move=WAITING_FOR_PERSON,
@@ -79,7 +79,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[HoldfastError]]] = {
         NotFound,
     ),
     "a timer id twice": (
-        {"timers": [NewTimer(kind="x", due_at=seconds_from_now(HeldClock(), 9), id=TimerId("alarm"))]},
+        {"timers": [NewTimer(kind="wake", due_at=seconds_from_now(HeldClock(), 9), id=TimerId("alarm"))]},
         Conflict,
     ),
     "an interrupt id twice": (
@@ -98,7 +98,7 @@ async def test_a_commit_with_a_refused_part_adds_nothing(store: Store, where: st
         lease,
         messages=[assistant("hello", id="said")],
         steps=[model_step(1, StepState.DONE)],
-        timers=[NewTimer(kind="x", due_at=seconds_from_now(HeldClock(), 9), id=TimerId("alarm"))],
+        timers=[NewTimer(kind="wake", due_at=seconds_from_now(HeldClock(), 9), id=TimerId("alarm"))],
     )
     await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data="psst")
     before = await rows_of(where)
@@ -109,7 +109,7 @@ async def test_a_commit_with_a_refused_part_adds_nothing(store: Store, where: st
         "values": {"state": 1},
         "consumed": [1],
         "artifacts": [REPORT],
-        "timers": [NewTimer(kind="lost", due_at=seconds_from_now(HeldClock(), 9))],
+        "timers": [NewTimer(kind="wake", due_at=seconds_from_now(HeldClock(), 9))],
         "usage": Usage(input_tokens=1, cost_usd=None),
         "iterations": 1,
         "move": COMPLETED,
@@ -273,7 +273,7 @@ async def test_timers_are_set_and_cancelled_in_the_commit(store: Store, clock: H
     lease = await running(store)
     names = [TimerId(name) for name in ("one", "two")]
     await commit(
-        store, lease, timers=[NewTimer(kind="nap", due_at=seconds_from_now(clock, 5), id=name) for name in names]
+        store, lease, timers=[NewTimer(kind="wake", due_at=seconds_from_now(clock, 5), id=name) for name in names]
     )
     await commit(store, lease, cancelled_timers=[TimerId("one"), TimerId("never")])
     assert [(await store.timers.get(SPACE, name)).state for name in names] == [
@@ -284,7 +284,7 @@ async def test_timers_are_set_and_cancelled_in_the_commit(store: Store, clock: H
 
 async def test_a_commit_cannot_cancel_a_timer_of_another_run(store: Store, clock: HeldClock) -> None:
     first, second = await running(store), await running(store)
-    await commit(store, first, timers=[NewTimer(kind="nap", due_at=seconds_from_now(clock, 5), id=TimerId("nap"))])
+    await commit(store, first, timers=[NewTimer(kind="wake", due_at=seconds_from_now(clock, 5), id=TimerId("nap"))])
     await commit(store, second, cancelled_timers=[TimerId("nap")])
     assert (await store.timers.get(SPACE, TimerId("nap"))).state is TimerState.SCHEDULED
 

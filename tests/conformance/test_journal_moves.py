@@ -216,7 +216,7 @@ async def test_a_child_may_end_after_its_parent(store: Store) -> None:
 async def test_an_end_cancels_the_timers_of_its_run(store: Store, clock: HeldClock) -> None:
     first, second = await running(store), await running(store)
     for lease, name in ((first, "one"), (second, "two")):
-        await commit(store, lease, timers=[NewTimer(kind="nap", due_at=seconds_from_now(clock, 5), id=TimerId(name))])
+        await commit(store, lease, timers=[NewTimer(kind="wake", due_at=seconds_from_now(clock, 5), id=TimerId(name))])
     await commit(store, first, move=COMPLETED)
     assert (await store.timers.get(SPACE, TimerId("one"))).state is TimerState.CANCELLED
     assert (await store.timers.get(SPACE, TimerId("two"))).state is TimerState.SCHEDULED

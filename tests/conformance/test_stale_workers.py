@@ -51,7 +51,7 @@ WRITES: Final[dict[str, dict[str, Any]]] = {
     "usage": {"usage": Usage(input_tokens=1, cost_usd=0.5)},
     "an iteration": {"iterations": 1},
     "an artifact": {"artifacts": [NewArtifact(type=ArtifactType.DOC, title="late", content="late")]},
-    "a timer": {"timers": [NewTimer(kind="late", due_at=LATE)]},
+    "a timer": {"timers": [NewTimer(kind="wake", due_at=LATE)]},
     "a stopped timer": {"cancelled_timers": [TimerId("alarm")]},
     "an interrupt": {"interrupts": [new_interrupt("late")], "move": WAITING_FOR_PERSON, "consumed": [1]},
     "the queue": {"move": QUEUED},
@@ -79,7 +79,7 @@ async def another_waits(store: Store) -> None:
 async def begun(store: Store, timer: str) -> Lease:
     """Claim a run with a message, a step, a timer, a budget and an unread item."""
     lease = await running(store, "begin", limits=Limits(token_budget=100, max_duration_seconds=60))
-    alarm = NewTimer(kind="alarm", due_at=LATE, id=TimerId(timer))
+    alarm = NewTimer(kind="wake", due_at=LATE, id=TimerId(timer))
     await commit(store, lease, messages=[assistant("hello")], steps=[model_step(1)], timers=[alarm])
     await store.inbox.put(SPACE, lease.run_id, kind=InboxKind.MESSAGE, data="psst")
     return lease

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -23,9 +23,14 @@ STEPS: Final = 4
 
 
 @asynccontextmanager
-async def run_worker(folder: Path, url: str, *options: str) -> AsyncIterator[subprocess.Popen[str]]:
-    """Run a worker in a process of its own while the block runs, with nothing of the server in its environment."""
-    command = [*HOLDFAST, "worker", "--url", url, "--folder", str(folder), "--json", *options]
+async def run_worker(
+    folder: Path, url: str, *options: str, inside: Sequence[str] = ()
+) -> AsyncIterator[subprocess.Popen[str]]:
+    """Run a worker in a process of its own while the block runs, with nothing of the server in its environment.
+
+    `inside` is a command that runs the command after it.
+    """
+    command = [*inside, *HOLDFAST, "worker", "--url", url, "--folder", str(folder), "--json", *options]
     environment = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
     process = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment, cwd=folder.parent

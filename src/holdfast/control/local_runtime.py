@@ -34,7 +34,7 @@ from holdfast.domain.memory import (
 )
 from holdfast.domain.memory_file import MemoryFile, MemoryFileChange, MemoryFileHit, MemoryPath
 from holdfast.domain.message import Role
-from holdfast.domain.new_run import NewRun
+from holdfast.domain.new_run import NewRun, input_of
 from holdfast.domain.recall import RecallQuery, RecallResult
 from holdfast.domain.reminder import Reminder
 from holdfast.domain.run import Run, RunStatus
@@ -306,7 +306,7 @@ class LocalSubagentRuns:
         if new.id is None or new.parent_run_id not in (None, lease.run_id):
             raise Invalid("a spawned run needs an id, and this run or none as its parent", field="parent_run_id")
         with suppress(NotFound):
-            return await self._runs.get(lease.space_id, new.id)
+            return _spawned(await self._runs.get(lease.space_id, new.id), new)
         if new.parent_run_id is not None:
             check_children(lease.run.limits, await self.count_active_children(lease) + pending_spawns)
         try:
@@ -314,7 +314,7 @@ class LocalSubagentRuns:
         except IdTaken as taken:  # created concurrently by an earlier holder of the lease
             if taken.details.get("id") != new.id:
                 raise
-            return await self._runs.get(lease.space_id, new.id)
+            return _spawned(await self._runs.get(lease.space_id, new.id), new)
 
     async def subscribe(self, lease: Lease, target: RunId, *, waits: str | None = None) -> Run:
         """Notify the run when `target` ends; a run is always notified about its own children."""
@@ -364,3 +364,11 @@ class LocalSubagentRuns:
 
     async def _check_lease(self, lease: Lease) -> None:
         await self._journal.inbox(lease)  # raises `LeaseLost`
+
+
+def _spawned(run: Run, new: NewRun) -> Run:
+    """Return a run that was created by `new`, or raise `IdTaken` if another request created it."""
+    made = (run.parent_run_id, run.agent_type, run.input, run.created_by)
+    if made != (new.parent_run_id, new.agent_type or run.agent_type, input_of(new), new.created_by):
+        raise IdTaken(f"the run id `{run.id}` was used before in this space: choose another", id=run.id)
+    return run

@@ -34,6 +34,7 @@ from holdfast.engine.loops import WakeEvent
 from holdfast.ports.bus import RunWatcher, WakeHint
 from holdfast.ports.queue import Leases, TokenBinding, WorkerBeats, WorkerLeases
 from holdfast.ports.runtime import RuntimePorts
+from holdfast.rpc.authority import check_arguments, check_commit_parts
 from holdfast.rpc.protocol import (
     COMMIT_HEADER,
     LEASE_HEADER,
@@ -184,6 +185,7 @@ class ControlRpc:
         # A journal refuses a lost lease itself; the other ports would not notice.
         lease = await (self._cached_lease(token, key) if port == "journal" else self._find(token, key))
         arguments = _decode(body, method.arguments)
+        check_arguments(lease, port, name, arguments)
         named = {
             field: await self._of_own_agent(lease, getattr(arguments, field))
             for field in method.arguments.__struct_fields__
@@ -279,11 +281,12 @@ class ControlRpc:
         parts = {field: getattr(decoded, field) for field in CommitBody.__struct_fields__}
         try:
             lease = await self._cached_lease(token, key)
+            await check_commit_parts(lease, parts, self._ports)
             for field in ("children", "follow_ups"):
                 parts[field] = [await self._of_own_agent(lease, new) for new in parts[field]]
             return await self._ports.journal.commit(Commit(lease=lease, number=numbered, **parts))
-        except LeaseLost:
-            # The commit may have ended its own lease, and only its result was lost.
+        except (LeaseLost, Invalid):
+            # The commit may have ended its own lease, or consumed what it names, and only its result was lost.
             result = await self._worker_leases.repeated(
                 parse_lease_token(token), numbered, token_hash=hash_secret(token), api_key=key
             )

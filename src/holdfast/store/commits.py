@@ -291,10 +291,10 @@ async def _add_rare_parts(tx: Transaction, prepared: Sequence[PreparedCommit]) -
         if commit.timers:
             tx.hints.add(timers=True)
     await tx.many("add_interrupts", interrupts)
-    await tx.many("withdraw_interrupts", withdrawn)
-    for item in prepared:
-        for interrupt_id in item.commit.withdrawn if item.lease.parent_key is not None else ():
-            await notify_of_closed_interrupt(tx, await ancestor_run_keys(tx, item.lease.run_key), interrupt_id)
+    children = {item.lease.run_key for item in prepared if item.lease.parent_key is not None}
+    for row in await tx.many("withdraw_interrupts", withdrawn):
+        if row["run_key"] in children:
+            await notify_of_closed_interrupt(tx, await ancestor_run_keys(tx, row["run_key"]), row["id"])
     await tx.many("add_timers", timers)
     await tx.many("cancel_timers", cancelled)
 

@@ -16,6 +16,8 @@ from holdfast.api.middleware import HostOriginMiddleware
 from holdfast.bootstrap.api_app import NoKeys
 from holdfast.bootstrap.store import SystemClock
 from holdfast.bus.local import LocalBus
+from holdfast.domain.commit import Lease
+from holdfast.domain.idempotency import step_key
 from holdfast.engine.watcher import Watcher
 from holdfast.ports.folders import FolderSnapshots
 from holdfast.ports.log import EventLog, Journal
@@ -38,6 +40,11 @@ class Runtime(NamedTuple):
     library: Library
     subagents: SubagentRuns
     folders: FolderSnapshots
+
+
+def key_of(lease: Lease) -> str:
+    """Return the key of the first step of a run."""
+    return step_key(lease.run_id, 1)
 
 
 Implementation: TypeAlias = Callable[[Runtime, WorkerLeases], AbstractAsyncContextManager[Runtime]]

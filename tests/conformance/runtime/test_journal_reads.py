@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.domain.errors import Invalid, LeaseLost
 from holdfast.domain.events import RunStarted, TextMessageStart
+from holdfast.domain.idempotency import step_key
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.message import Role
 from holdfast.domain.step import StepState
@@ -90,7 +91,7 @@ async def test_an_invalid_page_is_refused(store: Store, runtime: Runtime, before
 
 async def test_each_step_reserves_its_plan_item_number_once(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "one")
-    numbers = [await runtime.journal.next_task_id(lease, step=step) for step in ("a", "b", "a", "c", "b")]
+    numbers = [await runtime.journal.next_task_id(lease, step=step_key(lease.run_id, n)) for n in (1, 2, 1, 3, 2)]
     assert numbers == [1, 2, 1, 3, 2]
 
 
@@ -104,7 +105,7 @@ async def test_a_lost_lease_reads_nothing(store: Store, runtime: Runtime) -> Non
     with pytest.raises(LeaseLost):
         await runtime.journal.inbox(lease)
     with pytest.raises(LeaseLost):
-        await runtime.journal.next_task_id(lease, step="a")
+        await runtime.journal.next_task_id(lease, step=step_key(lease.run_id, 1))
     with pytest.raises(LeaseLost):
         await commit(store, lease, messages=[assistant("", call("c")), result("c")])
     assert await runtime.leases.renew(FIRST, [lease], lease=MINUTE) == []

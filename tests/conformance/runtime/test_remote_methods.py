@@ -21,7 +21,7 @@ from holdfast.domain.tool import ToolClass, ToolInterrupt, ToolReply, check_tool
 from holdfast.store.store import Store
 from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.run_builders import running
-from tests.conformance.runtime.implementations import Runtime
+from tests.conformance.runtime.implementations import Runtime, key_of
 
 ECHO = RemoteMethod(name="echo", description="Say it again.")
 READ = RemoteMethod(name="read", description="Read something.", read_only=True)
@@ -85,18 +85,18 @@ async def test_a_method_is_called_with_the_key_of_the_call(
 ) -> None:
     lease = await running(store, "go")
     async with offering(methods, ECHO) as parrot:
-        replies = [await runtime.remote.call(lease, "remote__echo", {"n": n}, key="k") for n in (1, 2)]
+        replies = [await runtime.remote.call(lease, "remote__echo", {"n": n}, key=key_of(lease)) for n in (1, 2)]
     assert [reply.content for reply in replies] == [{"n": 1}, {"n": 2}]
-    assert {each.key for each in parrot.calls} == {"k"} and len({each.call_id for each in parrot.calls}) == 2
+    assert {each.key for each in parrot.calls} == {key_of(lease)} and len({each.call_id for each in parrot.calls}) == 2
 
 
 async def test_a_method_that_nobody_offers_is_not_found(store: Store, runtime: Runtime, methods: RemoteMethods) -> None:
     lease = await running(store, "go")
     with pytest.raises(NotFound, match="remote__echo"):
-        await runtime.remote.call(lease, "remote__echo", {}, key="k")
+        await runtime.remote.call(lease, "remote__echo", {}, key=key_of(lease))
     async with offering(methods, READ):
         with pytest.raises(NotFound):
-            await runtime.remote.call(lease, "remote__echo", {}, key="k")
+            await runtime.remote.call(lease, "remote__echo", {}, key=key_of(lease))
 
 
 async def test_a_client_of_another_space_offers_nothing(store: Store, runtime: Runtime, methods: RemoteMethods) -> None:
@@ -104,7 +104,7 @@ async def test_a_client_of_another_space_offers_nothing(store: Store, runtime: R
     async with offering(methods, ECHO, space=OTHER) as parrot:
         assert "remote__echo" not in [spec.name for spec in (await runtime.remote.list(lease)).tools]
         with pytest.raises(NotFound):
-            await runtime.remote.call(lease, "remote__echo", {}, key="k")
+            await runtime.remote.call(lease, "remote__echo", {}, key=key_of(lease))
         assert parrot.calls == []
 
 
@@ -113,7 +113,7 @@ async def test_no_client_is_called_with_a_lost_lease(store: Store, runtime: Runt
     await store.runs.end(SPACE, lease.run_id)
     async with offering(methods, ECHO) as parrot:
         with pytest.raises(LeaseLost):
-            await runtime.remote.call(lease, "remote__echo", {}, key="k")
+            await runtime.remote.call(lease, "remote__echo", {}, key=key_of(lease))
     assert parrot.calls == []
 
 
@@ -123,7 +123,7 @@ async def test_a_call_whose_client_disconnects_settles_by_its_tool_class(
 ) -> None:
     lease = await running(store, "go")
     async with asyncio.TaskGroup() as tasks, offering(methods, method, quiet=True) as parrot:
-        calling = tasks.create_task(runtime.remote.call(lease, method.tool, {}, key="k"))
+        calling = tasks.create_task(runtime.remote.call(lease, method.tool, {}, key=key_of(lease)))
         await parrot.called.wait()
     reply = calling.result()
     assert (reply.failed, reply.unknown) == (True, unknown)
@@ -136,7 +136,7 @@ async def test_a_cancelled_call_is_cancelled_at_its_client(
     lease = await running(store, "go")
     async with offering(methods, ECHO, quiet=True) as parrot:
         async with asyncio.TaskGroup() as tasks:
-            calling = tasks.create_task(runtime.remote.call(lease, "remote__echo", {}, key="k"))
+            calling = tasks.create_task(runtime.remote.call(lease, "remote__echo", {}, key=key_of(lease)))
             await parrot.called.wait()
             calling.cancel()
         cancelled = CallCancelledFrame(call_id=parrot.calls[0].call_id)
@@ -152,6 +152,8 @@ async def test_a_method_raises_no_interrupt_and_needs_no_trust(
     async with offering(methods, ECHO):
         with pytest.raises(NotFound):
             question = ToolInterrupt(message="?")
-            await runtime.remote.resume(lease, "remote__echo", asked, key="k", interrupt=question, response=None)
+            await runtime.remote.resume(
+                lease, "remote__echo", asked, key=key_of(lease), interrupt=question, response=None
+            )
         with pytest.raises(NotFound):
             await runtime.remote.trust(lease, "remote__echo", "digest")

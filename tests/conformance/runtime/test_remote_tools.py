@@ -10,7 +10,7 @@ from holdfast.store.store import Store
 from tests.builders import FIRST, MINUTE, finish, new_run, new_thread
 from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.run_builders import child_of, commit, running
-from tests.conformance.runtime.implementations import Runtime
+from tests.conformance.runtime.implementations import Runtime, key_of
 
 
 async def test_the_tools_of_a_run_are_listed_by_name(store: Store, runtime: Runtime) -> None:
@@ -23,7 +23,9 @@ async def test_the_tools_of_a_run_are_listed_by_name(store: Store, runtime: Runt
 async def test_a_tool_replies_to_repeated_calls(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go")
     child = await child_of(store, lease.run_id, "help", agent_type="kid")
-    replies = [await runtime.remote.call(lease, "task_status", {"task_id": child.id}, key="k") for _ in range(2)]
+    replies = [
+        await runtime.remote.call(lease, "task_status", {"task_id": child.id}, key=key_of(lease)) for _ in range(2)
+    ]
     assert [reply.content for reply in replies] == [{"task_id": child.id, "status": "queued", "agent": "kid"}] * 2
     assert not any(reply.failed for reply in replies)
 
@@ -35,7 +37,7 @@ async def test_a_task_reports_its_result(store: Store, runtime: Runtime) -> None
     await finish(store, done, "all well")
     why = RunError(code="NO_LUCK", message="none at all")
     await commit(store, failed, move=Move(to=RunStatus.FAILED, error=why))
-    told = [await runtime.remote.call(lease, "task_status", {"task_id": run.id}, key="k") for run in children]
+    told = [await runtime.remote.call(lease, "task_status", {"task_id": run.id}, key=key_of(lease)) for run in children]
     assert [reply.content["status"] for reply in told] == ["completed", "failed"]
     assert told[0].content["output"] == "all well"
     assert told[1].content["error"] == {"code": "NO_LUCK", "message": "none at all"}
@@ -45,7 +47,8 @@ async def test_a_task_reports_its_result(store: Store, runtime: Runtime) -> None
 async def test_a_failed_tool_reports_that_in_its_reply(
     store: Store, runtime: Runtime, arguments: dict[str, Json]
 ) -> None:
-    reply = await runtime.remote.call(await running(store, "go"), "task_status", arguments, key="k")
+    lease = await running(store, "go")
+    reply = await runtime.remote.call(lease, "task_status", arguments, key=key_of(lease))
     assert reply.failed
     assert str(reply.content).startswith(("INVALID: ", "NOT_FOUND: "))
 
@@ -53,22 +56,23 @@ async def test_a_failed_tool_reports_that_in_its_reply(
 async def test_a_run_of_another_space_is_not_found_by_a_tool(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go")
     foreign = await new_run(store, OTHER, await new_thread(store, OTHER), "secret")
-    reply = await runtime.remote.call(lease, "task_status", {"task_id": foreign.id}, key="k")
-    missing = await runtime.remote.call(lease, "task_status", {"task_id": "run_none"}, key="k")
+    reply = await runtime.remote.call(lease, "task_status", {"task_id": foreign.id}, key=key_of(lease))
+    missing = await runtime.remote.call(lease, "task_status", {"task_id": "run_none"}, key=key_of(lease))
     assert reply.failed
     assert str(reply.content).replace(foreign.id, "run_none") == missing.content
 
 
 async def test_a_tool_that_is_not_listed_is_not_found(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go")
     with pytest.raises(NotFound):
-        await runtime.remote.call(await running(store, "go"), "tusk_status", {}, key="k")
+        await runtime.remote.call(lease, "tusk_status", {}, key=key_of(lease))
 
 
 async def test_a_lost_lease_calls_no_tool(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go")
     await store.runs.end(SPACE, lease.run_id)
     with pytest.raises(LeaseLost):
-        await runtime.remote.call(lease, "task_status", {"task_id": lease.run_id}, key="k")
+        await runtime.remote.call(lease, "task_status", {"task_id": lease.run_id}, key=key_of(lease))
 
 
 async def test_a_tool_without_an_interrupt_cannot_be_resumed(store: Store, runtime: Runtime) -> None:
@@ -76,7 +80,7 @@ async def test_a_tool_without_an_interrupt_cannot_be_resumed(store: Store, runti
     for name in ("task_status", "tusk_status"):
         with pytest.raises(NotFound):
             await runtime.remote.resume(
-                lease, name, {}, key="k", interrupt=ToolInterrupt(message="who?"), response="Ada"
+                lease, name, {}, key=key_of(lease), interrupt=ToolInterrupt(message="who?"), response="Ada"
             )
 
 

@@ -120,7 +120,8 @@ SELECT space_key, run_key, id, kind, 'open', message, tool_call_id, arguments, d
 -- name: withdraw_interrupts
 UPDATE interrupts i SET status = 'cancelled'
   FROM unnest(:run_key::BIGINT[], :id::TEXT[]) AS w (run_key, id)
- WHERE i.run_key = w.run_key AND i.id = w.id AND i.status = 'open';
+ WHERE i.run_key = w.run_key AND i.id = w.id AND i.status = 'open'
+RETURNING i.run_key, i.id;
 
 -- name: waiting_on_bases
 -- Runs that may start because their base has ended, and runs on it that were ended before they started.

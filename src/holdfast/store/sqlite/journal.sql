@@ -102,7 +102,8 @@ VALUES (:space_key, :run_key, :id, :kind, 'open', :message, :tool_call_id, :argu
         :default_outcome, :metadata, :expires_at, :now);
 
 -- name: withdraw_interrupts
-UPDATE interrupts SET status = 'cancelled' WHERE run_key = :run_key AND id = :id AND status = 'open';
+UPDATE interrupts SET status = 'cancelled' WHERE run_key = :run_key AND id = :id AND status = 'open'
+RETURNING run_key, id;
 
 -- name: waiting_on_bases
 -- Runs that may start because their base has ended, and runs on it that were ended before they started.
