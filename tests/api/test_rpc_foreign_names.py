@@ -128,6 +128,7 @@ EXPECTED: Final[dict[tuple[str, str], tuple[int, ...]]] = {
     ("library/file", "file"): READ,
     ("library/file_info", "file"): READ,
     ("library/skill_file", "skill"): READ,
+    ("library/skill_version", "skill"): READ,
     **{("memory/" + each, field): REFUSED for each, field in (("change_file", "path"), ("file", "path"))},
     ("memory/files", "paths"): REFUSED,
     ("memory/search_files", "owners"): REFUSED,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Final
@@ -52,6 +53,7 @@ class Rpc:
         scope: str | None = "worker",
         lease: str | None = None,
         commit: str | None = "1",
+        call: str | None = None,
         version: str = PROTOCOL_VERSION,
     ) -> tuple[int, Json]:
         """Call a method of the RPC; return the status and the result or the code of the error."""
@@ -62,6 +64,8 @@ class Rpc:
             headers["Holdfast-Lease"] = lease
         if commit is not None and method == "journal/commit":
             headers["Holdfast-Commit"] = commit
+        if call is not None:
+            headers["Holdfast-Call"] = call
         content = json.dumps(BODIES.get(method, {}) if body is None else body)
         response = self.client.post(f"/rpc/{method}", content=content, headers=headers)
         return response.status_code, response.json() if response.is_success else response.json()["code"]
@@ -116,8 +120,8 @@ def test_a_worker_key_opens_nothing_else(rpc: Rpc) -> None:
 @pytest.mark.parametrize("method", UNDER_LEASE)
 def test_a_call_needs_the_token_of_its_own_lease(rpc: Rpc, method: str) -> None:
     token, lease = rpc.claim()
-    body = minimal_body(method)
     space, run, number, secret = token.split("/")
+    body = minimal_body(method, run)
     assert rpc.call(method, body)[0] == 400
     for forged in (
         f"{space}/{run}/{number}/{'x' * len(secret)}",
@@ -160,6 +164,25 @@ def test_a_commit_is_applied_once_however_often_it_is_sent(rpc: Rpc) -> None:
     assert rpc.request(f"/api/runs/{lease['run_id']}")["last_event_seq"] == last["last_event_seq"]
     for number in ("", "-1", "1.5", "9" * 30, "x"):
         assert rpc.call("journal/commit", end, lease=token, commit=number) == (400, "INVALID")
+
+
+def test_a_call_that_arrives_twice_is_executed_once(rpc: Rpc) -> None:
+    for _ in range(2):
+        rpc.request("/api/runs", {"agent_type": "bot", "input": "go"})
+    status, first = rpc.call("leases/claim", call="c1")
+    assert (status, len(first)) == (200, 1)
+    assert rpc.call("leases/claim", call="c1") == (200, first)
+    with ThreadPoolExecutor() as pool:
+        both = [pool.submit(rpc.call, "leases/claim", call="c2") for _ in range(2)]
+    (second, same) = [each.result() for each in both]
+    assert second == same
+    assert (second[0], len(second[1])) == (200, 1)
+    assert second[1] != first
+    fail_all(rpc, [*first, *second[1]], "worker")
+    rpc.request("/api/runs", {"agent_type": "bot", "input": "go"})
+    status, third = rpc.call("leases/claim", call="c1", scope="other worker")
+    assert third != first, "the name is one of another key"
+    fail_all(rpc, third, "other worker")
 
 
 def test_a_claim_brings_what_its_run_reads_first(rpc: Rpc) -> None:
@@ -328,17 +351,18 @@ def test_bad_requests_are_refused(rpc: Rpc) -> None:
     assert rpc.client.get("/rpc/leases/claim", headers=headers).status_code == 404
 
 
-def minimal_body(method: str) -> dict[str, Json]:
-    """Return the smallest body that a method accepts."""
+def minimal_body(method: str, run: str = "run_x") -> dict[str, Json]:
+    """Return the smallest body that a method accepts under a lease of a run."""
     given: dict[str, dict[str, Json]] = {
         "journal/history": {"before": 1, "limit": 1},
         "journal/charge_ended": {"usage": {}},
-        "journal/next_task_id": {"step": "s"},
+        "journal/next_task_id": {"step": f"{run}.1"},
         "leases/fail": {"error": {"code": "INTERNAL", "message": "x"}},
         "library/file": {"file": "file_x"},
         "library/file_info": {"file": "file_x"},
         "library/artifact": {"artifact": "art_x"},
         "library/skill_file": {"skill": "skl_x", "path": "x"},
+        "library/skill_version": {"skill": "skl_x", "version": 1},
         "memory/recall": {"query": {"text": "x"}},
         "memory/memories": {"ids": []},
         "memory/equal": {"text": "x"},
@@ -354,12 +378,12 @@ def minimal_body(method: str) -> dict[str, Json]:
         "subagents/subscribe": {"target": "run_x"},
         "subagents/taint": {"run": "run_x"},
         "subagents/end": {"runs": []},
-        "remote/call": {"name": "x", "arguments": {}, "key": "k"},
+        "remote/call": {"name": "x", "arguments": {}, "key": f"{run}.1"},
         "remote/trust": {"name": "x", "digest": "d"},
         "remote/resume": {
             "name": "x",
             "arguments": {},
-            "key": "k",
+            "key": f"{run}.1",
             "interrupt": {"message": "m", "response_schema": {}, "state": {}},
             "response": None,
         },

@@ -1,6 +1,7 @@
 """Workers without a database: killed, cut off and answered twice, they lose nothing and do nothing twice."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -188,3 +189,31 @@ async def test_a_worker_receives_tools_and_scripts_of_skills_and_needs_no_copies
     bundle = folder / ".holdfast/bundles" / run["agent_version"]
     assert run["output"] == f"{bundle}/tools/where mark"
     assert "3 kg" in str(messages)
+
+
+async def test_an_agent_with_memory_remembers_on_a_worker(tmp_path: Path) -> None:
+    """Its notes, proposals in the words of a person, and a distiller in a run of its own."""
+    workshop = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
+    remember = call("remember", type="semantic", text="Ada lives in Oslo.")
+    note = call("memory_write", text="- Ada: Oslo", scope="agent")
+    memory: Json = {"recall": True, "distil": {"model": "scripted:distil.json"}}
+    turns = [calling(remember, note), say("I see.")]
+    workshop.agent(*turns, tools=["remember", "memory_write"], memory=memory, permissions={"allow": ["memory_write"]})
+    stated: Json = {"text": "Ada moved to Oslo", "type": "semantic", "sources": ["m1"]}
+    workshop.write("agents/bot/distil.json", {"turns": [say(json.dumps({"memories": [stated]}))]})
+    said = {"id": "m1", "role": "user", "content": "Ada moved to Oslo. From now on always answer in one sentence."}
+    with run_server(tmp_path, "--workers", "0", "--quiet") as server:
+        async with run_worker(tmp_path / "worker", server.url):
+            run = server.request("/api/runs", {"agent_type": "bot", "messages": [said]})["id"]
+            await wait_until_done(server, [run])
+            ((distilling,),) = [server.request("/api/runs?tag=distillation")["items"]]
+            ended = await wait_until_done(server, [run, distilling["id"]])
+        kept = server.request("/api/memories")["items"]
+        notes = server.request("/memory/agents/bot/MEMORY.md")
+    assert [each["status"] for each in ended] == ["completed", "completed"], ended
+    assert sorted((each["origin"], each["status"]) for each in kept) == [
+        ("agent", "active"),
+        ("distilled", "active"),
+        ("person", "proposed"),
+    ]
+    assert notes["text"] == "- Ada: Oslo\n"

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from secrets import token_hex
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
@@ -25,6 +26,7 @@ from holdfast.ports.bus import Bus, WakeHint
 from holdfast.ports.queue import QueueState
 from holdfast.ports.runtime import RuntimePorts
 from holdfast.rpc.protocol import (
+    CALL_HEADER,
     COMMIT_HEADER,
     LEASE_HEADER,
     METHODS,
@@ -116,6 +118,8 @@ class ControlConnection:
             headers[LEASE_HEADER] = token
         if commit is not None:
             headers[COMMIT_HEADER] = str(commit)
+        if (port, name) in _SENT_ONCE:
+            headers[CALL_HEADER] = token_hex(16)
         content = msgspec.json.encode(body)
         for delay in (*RETRY_DELAYS_SECONDS, None):
             try:

@@ -35,6 +35,8 @@ VERSION_HEADER: Final = "Holdfast-Rpc-Version"
 LEASE_HEADER: Final = "Holdfast-Lease"
 COMMIT_HEADER: Final = "Holdfast-Commit"
 """The number of a commit among those of its lease."""
+CALL_HEADER: Final = "Holdfast-Call"
+"""A name of a call that must not be executed twice: if it arrives again, it gets the result of the first one."""
 WORKER_HEADER: Final = "Holdfast-Worker"
 """The worker that reads a hint stream: while the stream is open, it lives."""
 RECONNECT_GRACE_SECONDS: Final = 3.0

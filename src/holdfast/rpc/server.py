@@ -36,6 +36,7 @@ from holdfast.ports.queue import Leases, TokenBinding, WorkerBeats, WorkerLeases
 from holdfast.ports.runtime import RuntimePorts
 from holdfast.rpc.authority import check_arguments, check_commit_parts
 from holdfast.rpc.protocol import (
+    CALL_HEADER,
     COMMIT_HEADER,
     LEASE_HEADER,
     MAX_BODY_BYTES,
@@ -68,6 +69,8 @@ T = TypeVar("T")
 HINT_KEEPALIVE_SECONDS: Final = 5.0
 """A worker that reads nothing for longer has lost the connection."""
 MAX_CACHED_LEASES: Final = 10_000
+MAX_SHARED_CALLS: Final = 256
+"""Ended calls whose results are kept for a while."""
 MAX_OPENED: Final = 8
 """Runs of a claim that are sent with their state; of more, the last ones would wait for the first ones."""
 _STATUS: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
@@ -119,6 +122,7 @@ class ControlRpc:
         """Leases whose token was checked; the journal itself refuses a lease that was lost since."""
         self._closing = False
         self._hint_streams: set[WakeEvent] = set()
+        self._calls: OrderedDict[tuple[object, ...], _SharedCall] = OrderedDict()
         self._taking_back: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
@@ -144,7 +148,7 @@ class ControlRpc:
                 raise NotFound("the RPC has no such route: methods are called with POST")
             body = await _read_body(receive)
             path = scope["path"].removeprefix(RPC_PATH)
-            call = self._call(path, headers, body, caller)
+            call = self._once(path, headers, body, caller)
             # A worker that gives up a tool call disconnects; any other call is finished.
             result = await (_until_disconnected(receive, call) if path.startswith("remote/") else call)
             await _respond(send, 200, msgspec.json.encode(result))
@@ -171,6 +175,18 @@ class ControlRpc:
         if not principal.scope.includes(Scope.WORKER):
             raise Forbidden(f"a worker needs a key with the scope `worker`: this one has `{principal.scope}`")
         return principal
+
+    async def _once(self, path: str, headers: Mapping[str, str], body: bytes, caller: Principal) -> Any:
+        """Make a call, or wait for the result of the same one, which something on the way has sent twice."""
+        if (call_id := headers.get(CALL_HEADER.lower())) is None:
+            return await self._call(path, headers, body, caller)
+        name = (_key_of(caller), headers.get(LEASE_HEADER.lower()), path, call_id, sha256(body).digest())
+        call = self._calls.get(name)
+        if call is None:
+            call = self._calls[name] = _SharedCall(self._call(path, headers, body, caller))
+            while len(self._calls) > MAX_SHARED_CALLS and self._calls[next(iter(self._calls))].task.done():
+                self._calls.popitem(last=False)
+        return await call.result()
 
     async def _call(self, path: str, headers: Mapping[str, str], body: bytes, caller: Principal) -> Any:
         port, _, name = path.partition("/")
@@ -392,6 +408,24 @@ def _check_pools(caller: Principal, pools: Sequence[str]) -> tuple[str, ...]:
             f"this key may not claim from the pool `{foreign[0]}`: it is bound to {', '.join(caller.pools or ())}"
         )
     return names
+
+
+class _SharedCall:
+    """A call that several requests wait for. It is cancelled when none does any more."""
+
+    def __init__(self, call: Coroutine[Any, Any, Any]) -> None:
+        self.task = start_background(call, name="holdfast-shared-call", ended_by="_SharedCall.result")
+        self._waiting = 0
+
+    async def result(self) -> Any:
+        """Return the result."""
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self.task)
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not self.task.done():
+                await cancel_and_wait([self.task])
 
 
 async def _disconnected(receive: Any) -> None:
