@@ -274,7 +274,7 @@ RUNS_OTHERS: Final = (
     "exec -a git-push git status", "exec -agit-push git status", "exec -l bash", "exec -la x ls",
     "env --argv0=git-push git status", "env --argv git-push git status", "env -a git-push git status",
     "sed 's/a/b/;e' y", "sed '/a/e' y", "sed '1~2e' y", "sed 's/a\\/b/c/e' y", "sed -s 's#a#b#e' y", "sed $X y",
-    "sed p *",
+    "sed p *", "sed -- * y", "sed -n -- $X y", "sed -s -- [a]* y",
     "tar cIf x y z", "tar -caIx -f y z", "tar -xf x --to-c=y", "tar --use=x -cf y z", "tar -cFx -f y",
     "tar cf host:x y",
     "tar -T x -cf y", "tar -cf x *", "split --filt=x y", "sort --compress-p=x y", "sort --co x y", "zip -TT x y",

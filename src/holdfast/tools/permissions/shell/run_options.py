@@ -4,7 +4,7 @@ Their command lines are read by full tables of their options. A word that the ta
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from holdfast.tools.permissions.shell.option_tables import GIT_OPTIONS, PROGRAM_OPTIONS
@@ -201,8 +201,8 @@ def _sed(words: ShellWords) -> str | None:
     reading = _SED_OPTIONS.read(words, permute=True)
     if reading is None or reading.has("-f", "--file"):
         return "an option of `sed` that may run another program"
-    scripts = reading.values("-e", "--expression") or [word or "" for word in reading.operands[:1]]
-    if not all(_is_harmless_sed_script(script) for script in scripts):
+    scripts: Sequence[str | None] = reading.values("-e", "--expression") or reading.operands[:1]
+    if not all(script is not None and _is_harmless_sed_script(script) for script in scripts):
         return "a `sed` script with commands other than printing, deleting and substituting"
     return None
 
