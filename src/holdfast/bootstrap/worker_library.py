@@ -17,6 +17,7 @@ from holdfast.domain.ids import SkillId
 from holdfast.domain.skill import Skill, SkillSource
 from holdfast.ports.runtime import Library, SkillListing
 from holdfast.skills.folder import write_skill_files
+from holdfast.skills.official import official_skills
 from holdfast.tools.thread_pool import run_in_thread
 from holdfast.workspace.bundles import BundleFolder
 from holdfast.workspace.folder import Workspace
@@ -57,14 +58,13 @@ class WorkerLibrary:
             return listing
         key = version, listing.revision
         if key not in self._listings:
-            folders = {skill.id: skill.folder for skill in (await self._open(lease, version)).skills}
+            own = [*official_skills(), *(await self._open(lease, version)).skills]
+            folders = {(skill.id, skill.digest): skill.folder for skill in own}
             skills = []
             for skill in listing.skills:
-                folder = folders.get(skill.id)
+                folder = folders.get((skill.id, skill.digest))
                 if skill.source is SkillSource.SPACE and skill.files:
                     folder = await self._write_skill(lease, skill)
-                elif skill.source is SkillSource.OFFICIAL:
-                    folder = skill.folder
                 skills.append(replace(skill, folder=folder))
             if len(self._listings) >= MAX_KEPT_LISTINGS:
                 self._listings.clear()
