@@ -9,21 +9,25 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
+from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from benchmarks.agents import wait_until_ended
 from benchmarks.bare_run import CHUNKS
 from benchmarks.bare_run import WORDS as ANSWER
 from benchmarks.databases import databases, open_benchmark_store
 from benchmarks.table import Table
-from holdfast.agent.context.recalled import MAX_RECALL_HITS
+from holdfast.agent.context import recalled
 from holdfast.bootstrap.workspace import OpenWorkspace, Options, open_workspace
+from holdfast.domain.context import RecalledMemory
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.new_run import NewRun
@@ -123,15 +127,33 @@ async def _runs(backend: str, where: str | Path, seconds: float) -> Table:
 
         async def search() -> None:
             kinds = frozenset({RecallKind.MESSAGE, RecallKind.MEMORY})
-            await holdfast.recall.search(_SPACE, RecallQuery(text=next(asked), kinds=kinds, limit=MAX_RECALL_HITS))
+            await holdfast.recall.search(
+                _SPACE, RecallQuery(text=next(asked), kinds=kinds, limit=recalled.MAX_RECALL_HITS)
+            )
 
         for agent in ("default", "companion"):
             await run(agent)  # loads what it needs
         for agent, name in (("default", "without memory"), ("companion", "with memory")):
-            cost, on_loop, whole = await _time_runs(holdfast, partial(run, agent), seconds)
-            table.add(name, cost * 1000, on_loop * 1000, whole * 1000)
+            table.add(name, *(1000 * each for each in await _time_runs(holdfast, partial(run, agent), seconds)))
+        with _recalling_once():
+            taken = await _time_runs(holdfast, partial(run, "companion"), seconds)
+        table.add("with memory, without the recall itself", *(1000 * each for each in taken))
         table.add("only the search of a run with memory", await _time(search, seconds) * 1000, "", "")
     return table
+
+
+@contextmanager
+def _recalling_once() -> Iterator[None]:
+    """Let every run get what the first one recalls: what is left is the cost of prompts with memory."""
+    collect, kept = recalled._Recollection.collect, list[RecalledMemory]()
+
+    async def collect_once(self: Any, after: RecalledMemory) -> RecalledMemory:
+        if not kept:
+            kept.append(await collect(self, after))
+        return replace(kept[0], message_id=after.message_id)
+
+    with patch.object(recalled._Recollection, "collect", collect_once):
+        yield
 
 
 async def _time_runs(

@@ -146,11 +146,6 @@ class InjectionKind(StrEnum):
     NEIGHBOUR = "neighbour"
     """A message before or after one that was found."""
 
-    @property
-    def is_memory(self) -> bool:
-        """Whether it names a memory."""
-        return self in (InjectionKind.STANDING, InjectionKind.MEMORY)
-
 
 class InjectedItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that was recalled into a prompt: a standing memory, a memory file, a memory or an excerpt."""
@@ -193,6 +188,23 @@ def recalled_memory(values: Mapping[str, Json]) -> RecalledMemory:
     """Return what was recalled for the run."""
     value = values.get(RECALL_VALUE)
     return NO_MEMORY if value is None else msgspec.convert(value, RecalledMemory)
+
+
+def recalled_memory_ids(values: Mapping[str, Json]) -> list[str]:
+    """Return the memories that were recalled for the run; nothing else of what was recalled is decoded."""
+    match values.get(RECALL_VALUE):
+        case {"items": [*items]}:
+            return [name for item in items if (name := _memory_id(item)) is not None]
+        case _:
+            return []
+
+
+def _memory_id(item: Json) -> str | None:
+    match item:
+        case {"kind": InjectionKind.STANDING | InjectionKind.MEMORY, "id": str(name)}:
+            return name
+        case _:
+            return None
 
 
 class ContextSnapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.domain.commit import Commit, Lease, check_commit
 from holdfast.domain.content import Json
-from holdfast.domain.context import RECALL_VALUE, recalled_memory, strip_texts
+from holdfast.domain.context import RECALL_VALUE, recalled_memory_ids, strip_texts
 from holdfast.domain.errors import TooLarge
 from holdfast.domain.events import Event, encode_event, event_type
 from holdfast.domain.ids import RunId
@@ -128,7 +128,7 @@ def _uses(values: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
     if SKILLS_VALUE in values and (skills := read_run_skills(values)) is not None:
         yield from (("skill", skill.name) for skill in skills.active)
     if RECALL_VALUE in values:
-        yield from (("memory", item.id) for item in recalled_memory(values).items if item.kind.is_memory)
+        yield from (("memory", name) for name in recalled_memory_ids(values))
 
 
 def event_row(event: Event) -> tuple[str, str]:

@@ -2,12 +2,17 @@
 
 from typing import Any
 
+import msgspec
+
 from holdfast.domain.content import Json
 from holdfast.domain.context import (
+    RECALL_VALUE,
     InjectedItem,
     InjectionKind,
     ReadContext,
     ReadSegment,
+    RecalledMemory,
+    recalled_memory_ids,
     text_digest,
     to_read_message,
 )
@@ -88,3 +93,10 @@ def test_each_memory_skill_and_standing_instruction_has_a_reason() -> None:
     reasons = [each.reason for segment in shown.segments for each in segment.reasons]
     assert "score 0.71: lexical 0.40, vector 0.31" in reasons[2]
     assert reasons[4] == "it fits the request (score 2.00)"
+
+
+def test_the_memories_that_were_recalled_are_read_from_the_value_as_it_is_stored() -> None:
+    kinds = list(InjectionKind)
+    recalled = RecalledMemory(items=[InjectedItem(kind=kind, id=f"{kind}_1", tokens=3) for kind in kinds])
+    assert recalled_memory_ids({RECALL_VALUE: msgspec.to_builtins(recalled)}) == ["standing_1", "memory_1"]
+    assert recalled_memory_ids({}) == recalled_memory_ids({RECALL_VALUE: None}) == []
