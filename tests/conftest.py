@@ -28,6 +28,13 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 SLOW_TIMEOUT_SECONDS: Final = 7200
 
+# Temporary folders are in memory if there is room: on a disk, each commit waits longer than it works. A file
+# there survives a killed process as on a disk.
+MEMORY: Final = Path("/dev/shm")
+NEEDED_MEMORY_BYTES: Final = 8 << 30
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > NEEDED_MEMORY_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
 gc.disable()  # until all tests are collected: nothing of that is garbage
 
 
@@ -71,8 +78,7 @@ def postgres_url(postgres: PostgresServer) -> str:
 @pytest.fixture
 def shared_memory() -> Iterator[Path]:
     """Yield a folder in memory if possible: files there survive a killed process as on a disk."""
-    memory = Path("/dev/shm")
-    folder = tempfile.mkdtemp(prefix="holdfast-", dir=memory if memory.is_dir() else None)
+    folder = tempfile.mkdtemp(prefix="holdfast-", dir=MEMORY if MEMORY.is_dir() else None)
     yield Path(folder)
     shutil.rmtree(folder)
 
