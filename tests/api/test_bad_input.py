@@ -95,22 +95,22 @@ def check_error(response: Any, status: int, code: str) -> Json:
 class TestBodies:
     """Every route with a JSON body."""
 
-    @pytest.mark.parametrize("body", [b"[]", b"7", b'"x"', b"null", b'{"no_such_field": 1}'])
-    async def test_a_body_of_another_shape_is_refused(self, site: Site, method: str, path: str, body: bytes) -> None:
-        response = await site.request(method.upper(), with_missing_ids(path), content=body, headers=JSON)
-        check_error(response, 400, expected_code(path, "INVALID"))
+    async def test_a_body_of_another_shape_is_refused(self, site: Site, method: str, path: str) -> None:
+        for body in (b"[]", b"7", b'"x"', b"null", b'{"no_such_field": 1}'):
+            response = await site.request(method.upper(), with_missing_ids(path), content=body, headers=JSON)
+            check_error(response, 400, expected_code(path, "INVALID"))
 
-    @pytest.mark.parametrize("body", [b"{", b"nope", b"'x'", b'{"a": "\xff"}', "{}".encode("utf-16")])
-    async def test_a_body_that_is_not_json_is_refused(self, site: Site, method: str, path: str, body: bytes) -> None:
-        response = await site.request(method.upper(), with_missing_ids(path), content=body, headers=JSON)
-        check_error(response, 400, expected_code(path, "BAD_JSON"))
+    async def test_a_body_that_is_not_json_is_refused(self, site: Site, method: str, path: str) -> None:
+        for body in (b"{", b"nope", b"'x'", b'{"a": "\xff"}', "{}".encode("utf-16")):
+            response = await site.request(method.upper(), with_missing_ids(path), content=body, headers=JSON)
+            check_error(response, 400, expected_code(path, "BAD_JSON"))
 
-    @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=x"])
-    async def test_another_content_type_is_refused(self, site: Site, method: str, path: str, kind: str) -> None:
-        response = await site.request(
-            method.upper(), with_missing_ids(path), content=b"{}", headers={"Content-Type": kind}
-        )
-        check_error(response, 415, "UNSUPPORTED_MEDIA_TYPE")
+    async def test_another_content_type_is_refused(self, site: Site, method: str, path: str) -> None:
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "application/json; charset=x"):
+            response = await site.request(
+                method.upper(), with_missing_ids(path), content=b"{}", headers={"Content-Type": kind}
+            )
+            check_error(response, 415, "UNSUPPORTED_MEDIA_TYPE")
 
     async def test_a_body_without_a_content_type_is_refused(self, site: Site, method: str, path: str) -> None:
         check_error(
