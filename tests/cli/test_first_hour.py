@@ -23,13 +23,12 @@ PYTHONS: Final = [sys.executable, *(f"python3.{minor}" for minor in (12, 13) if 
 pytestmark = pytest.mark.slow
 
 
-def run(*command: str | Path, cwd: Path | None = None, **environment: str) -> str:
+def run(*command: str | Path, cwd: Path | None = None, stdin: str = "") -> str:
     """Run a command to its end, and return what it printed."""
     done = subprocess.run(
         [*map(str, command)],
         cwd=cwd,
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=TIMEOUT_SECONDS,
@@ -116,6 +115,13 @@ def serving(python: Path, workspace: Path) -> Iterator[None]:
             server.terminate()
 
 
+def agent(holdfast: Path, workspace: Path, name: str, settings: dict[str, Any], turns: list[Any]) -> None:
+    """Create an agent that follows a script."""
+    run(holdfast, "agent", "new", name, "-w", workspace)
+    (workspace / "agents" / name / "agent.json").write_text(json.dumps({"model": "scripted:s.json", **settings}))
+    (workspace / "agents" / name / "s.json").write_text(json.dumps({"turns": turns, "after_last": "repeat"}))
+
+
 def test_the_quick_start_works_as_printed(python: Path, tmp_path: Path) -> None:
     printed = run_quick_start(tmp_path, python)
     assert "Make an omelette of three eggs." in printed and "these functions load: price" in printed
@@ -144,9 +150,7 @@ def test_an_approval_a_structured_answer_a_fork_and_a_project(python: Path, tmp_
         ),
     }
     for name, (settings, turns) in agents.items():
-        run(holdfast, "agent", "new", name, "-w", workspace)
-        (workspace / "agents" / name / "agent.json").write_text(json.dumps({"model": "scripted:s.json", **settings}))
-        (workspace / "agents" / name / "s.json").write_text(json.dumps({"turns": turns, "after_last": "repeat"}))
+        agent(holdfast, workspace, name, settings, turns)
     (workspace / "settings.json").write_text(json.dumps({"project_folders": {str(project): {"spaces": ["default"]}}}))
     (tmp_path / "quote.json").write_text('{"type": "object", "required": ["symbol", "value"]}')
     with serving(python, workspace):
@@ -164,9 +168,30 @@ def test_an_approval_a_structured_answer_a_fork_and_a_project(python: Path, tmp_
 
 
 @pytest.mark.skipif(shutil.which("npx") is None, reason="there is no npx here")
-def test_an_mcp_server_from_npm_is_listed_with_its_tools(python: Path, tmp_path: Path) -> None:
+def test_an_mcp_server_from_npm_is_listed_with_its_tools_and_called(python: Path, tmp_path: Path) -> None:
     holdfast, workspace = python.with_name("holdfast"), tmp_path / "desk"
     run(holdfast, "init", workspace)
     server = {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-everything"], "sandbox": "off"}
     (workspace / "settings.json").write_text(json.dumps({"mcp_servers": {"everything": server}}))
     assert "`everything` answers, with" in run(holdfast, "mcp", "test", "everything", "-w", workspace)
+    called = {"name": "mcp__everything__echo", "arguments": {"message": "from npm"}}
+    agent(
+        holdfast,
+        workspace,
+        "echo",
+        {"tools": ["mcp__everything__*"], "permissions": {"allow": ["mcp__everything__echo"]}},
+        [{"call": [called]}, {"say": "{$last_tool}"}],
+    )
+    with serving(python, workspace):
+        assert "from npm" in run(holdfast, "ask", "echo", "go", cwd=workspace)
+
+
+def test_a_conversation_goes_on_after_a_restart(python: Path, tmp_path: Path) -> None:
+    holdfast, workspace = python.with_name("holdfast"), tmp_path / "desk"
+    run(holdfast, "init", workspace)
+    with serving(python, workspace):
+        assert "You said: one" in run(holdfast, "chat", "hello", cwd=workspace, stdin="one\n")
+        (thread,) = json.loads(run(holdfast, "thread", "list", "--json", cwd=workspace))
+    with serving(python, workspace):
+        resumed = run(holdfast, "chat", "--thread", thread["id"], cwd=workspace, stdin="two\n")
+    assert resumed.index("You said: one") < resumed.index("You said: two")

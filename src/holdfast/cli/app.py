@@ -51,6 +51,7 @@ app: Final = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     cls=WholeHelpGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # usage errors stay plain single lines
 )
 EXIT_USAGE: Final = 2

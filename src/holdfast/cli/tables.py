@@ -129,4 +129,9 @@ def _text(value: object) -> str:
         return value
     if isinstance(value, int | float):
         return str(value)
-    return msgspec.json.encode(value, enc_hook=str).decode()
+    given = msgspec.to_builtins(value, enc_hook=str)
+    if isinstance(given, list) and all(isinstance(each, str) for each in given):
+        return ", ".join(given)
+    if isinstance(given, dict):
+        given = {name: field for name, field in given.items() if field not in (None, [], {})}
+    return msgspec.json.encode(given).decode() if given not in ([], {}) else ""
