@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.domain.instant import Millis
 from holdfast.store.sqlite.file import connect, migrate
-from holdfast.store.sqlite.transaction import MAX_ROWS_PER_STATEMENT, SqliteTransaction
+from holdfast.store.sqlite.transaction import MAX_ROWS_PER_STATEMENT, STATEMENTS, PositionalSql, SqliteTransaction
 
 
 @pytest.fixture
@@ -86,3 +86,13 @@ async def test_a_statement_for_one_row_runs_once_per_row(transaction: SqliteTran
     consumed = await transaction.many("consume", [(1, 1), (1, 3), (1, 9)])
     assert [row["number"] for row in consumed] == [1, 3]
     assert [row["number"] for row in await transaction.all("inbox_of_run", run_key=1)] == [2]
+
+
+def test_every_placeholder_gets_its_own_value() -> None:
+    for numbered in STATEMENTS.values():
+        statement = PositionalSql.of(numbered.sql)
+        given = [*range(1, len(numbered.parameters) + 1)]
+        values = given if statement.arrange is None else statement.arrange(given)
+        first, *others = statement.sql.split("?")
+        with_numbers = [f"?{value}{text}" for value, text in zip(values, others, strict=True)]
+        assert first + "".join(with_numbers) == numbered.sql

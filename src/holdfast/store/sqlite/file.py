@@ -24,7 +24,7 @@ from holdfast.domain.errors import (
     Unavailable,
 )
 from holdfast.domain.instant import Millis
-from holdfast.store.sqlite.transaction import STATEMENTS
+from holdfast.store.sqlite.transaction import STATEMENTS, PositionalSql
 from holdfast.store.statements import known_migrations, missing_migrations
 
 _PRIMARY_CODE_MASK: Final = 0xFF
@@ -163,7 +163,8 @@ def migrate(connection: sqlite3.Connection, *, now: Millis) -> None:
         try:
             for statement in _split_statements(migration.sql):
                 connection.execute(statement)
-            connection.execute(STATEMENTS["add_migration"].sql, (migration.name, migration.checksum, now))
+            added = PositionalSql.of(STATEMENTS["add_migration"].sql)
+            added.execute(connection, (migration.name, migration.checksum, now))
             connection.execute("COMMIT")
         except sqlite3.Error:
             connection.execute("ROLLBACK")
