@@ -365,7 +365,7 @@ class Conversation:
                 await run.steer(line)
                 self._notify("sent; the agent reads it before its next step")
             except HoldfastError as error:
-                if (await run.get()).status.terminal:
+                if isinstance(error, Conflict) and (await run.get()).status.terminal:
                     self._unsent.append(line)
                 else:
                     self._notify(f"{error.message} [{error.code}]")
