@@ -8,7 +8,6 @@ recalled text, nor tool results.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -19,6 +18,7 @@ from holdfast.domain.content import Json
 from holdfast.domain.ids import MemoryId, MessageId
 from holdfast.domain.memory import MAX_MEMORY_CHARS, MemoryType, MessageNode
 from holdfast.domain.message import Role
+from holdfast.domain.validation import normalize_text
 
 DISTILLER_PREFIX: Final = "_distil-"
 """Prefix of the agent type of a distil run; the rest is the agent whose runs it distils. No agent has such a name."""
@@ -164,4 +164,4 @@ _NEGATION: Final = re.compile(r"\b(?:not|no|never|none|nothing|without|cannot|no
 
 
 def _folded(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return " ".join(normalize_text(text).casefold().split())

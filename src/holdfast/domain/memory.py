@@ -8,7 +8,6 @@ states after it has read untrusted text, or states against a person, stays propo
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from enum import StrEnum
 from hashlib import sha256
@@ -21,7 +20,7 @@ from holdfast.domain.errors import Conflict, Invalid
 from holdfast.domain.ids import EntityId, MemoryId, MessageId, RunId, SpaceId, ThreadId, check_client_id
 from holdfast.domain.instant import Instant, millis
 from holdfast.domain.message import Role
-from holdfast.domain.validation import check_text
+from holdfast.domain.validation import check_text, normalize_text
 
 MAX_MEMORY_CHARS: Final = 4_000
 MAX_MEMORY_TITLE_CHARS: Final = 200
@@ -374,14 +373,14 @@ def memory_digest(text: str) -> str:
 
     Numbers, dates and negations are words, so texts that differ in one are never equal.
     """
-    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = normalize_text(text).casefold()
     words = _NOT_IN_WORDS.sub(" ", folded).strip()
     return sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def fold_label(label: str) -> str:
     """Return the form by which labels of entities are compared."""
-    return " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+    return " ".join(normalize_text(label).casefold().split())
 
 
 def _check_words(text: str, title: str | None, category: str | None, tags: Sequence[str]) -> None:

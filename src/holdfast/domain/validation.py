@@ -7,6 +7,7 @@ A message names the key first, then the reason.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from types import UnionType
@@ -23,6 +24,8 @@ MAX_JSON_VALUES: Final = 500_000
 """Values in one JSON text, with the commas and brackets in its strings: they decide what it costs to decode."""
 MAX_EXTREME_NUMBERS: Final = 20_000
 """Numbers with an exponent of three digits, such as `1e300`: they cost hundreds of times what others do."""
+MAX_NORMALIZED_CHARS: Final = 1_000
+"""Characters that are normalized at once: the time grows with the square of the combining marks in a row."""
 
 _EXTREME_NUMBER: Final = LinearRegex(r"[\[,:\s]-?[0-9.]+[eE][-+]?[0-9]{3}", capture=False)
 _PATH_START: Final = " - at `$"
@@ -176,6 +179,12 @@ def check_text(value: str, *, field: str, max_chars: int) -> str:
     except UnicodeEncodeError as exc:
         raise Invalid(f"`{field}` is not valid Unicode", field=field) from exc
     return value
+
+
+def normalize_text(text: str) -> str:
+    """Return a text in the form NFKC, normalized in pieces: combining marks in a row would take quadratic time."""
+    pieces = range(0, len(text), MAX_NORMALIZED_CHARS)
+    return "".join(unicodedata.normalize("NFKC", text[start : start + MAX_NORMALIZED_CHARS]) for start in pieces)
 
 
 def check_decode_cost(encoded: bytes) -> None:

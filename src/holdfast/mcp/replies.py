@@ -7,6 +7,7 @@ nothing. Older servers wait for the response while the call is open; if such a s
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -18,6 +19,8 @@ from holdfast.domain.tool import ToolInterrupt, ToolReply
 
 MAX_TEXT_CHARS: Final = 4 * 1024 * 1024
 """Characters kept of one result."""
+MAX_DECODED_VALUES: Final = 200_000
+"""Values of a text up to which it is compared with the structured content: to decode millions stops the event loop."""
 MAX_FILES: Final = 16
 """Files saved of one result."""
 
@@ -104,10 +107,10 @@ def _content(text: str, structured: Json) -> Json:
         return text
     # Servers wrap a return value that is not an object in `{"result": …}`.
     value = structured["result"] if isinstance(structured, dict) and set(structured) == {"result"} else structured
-    try:
-        parsed: Json = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        parsed = text
+    parsed: Json = text
+    if sum(map(text.count, "[{,")) <= MAX_DECODED_VALUES:
+        with suppress(msgspec.DecodeError, RecursionError):
+            parsed = msgspec.json.decode(text)
     repeated = not text.strip() or text == value or parsed in (structured, value)
     return value if repeated else {"text": text, "structured": value}
 

@@ -8,10 +8,11 @@ run into such a script, so that `2012` is found in `2012年`.
 """
 
 import re
-import unicodedata
 from functools import cache, lru_cache
 from threading import Lock
 from typing import Any, Final
+
+from holdfast.domain.validation import normalize_text
 
 ANALYSER_ID: Final = "holdfast-2"
 """Changes whenever the same text would give other terms or stored vectors, so that an older index is rebuilt."""
@@ -87,7 +88,7 @@ def matches(text: str, wanted: frozenset[str]) -> list[tuple[int, int]]:
 
 def fold(text: str) -> str:
     """Return `text` without differences of case and width."""
-    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).lower()
+    return text.lower() if text.isascii() else normalize_text(text).lower()
 
 
 def _grams(run: str) -> list[str]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.domain.content import Json
 from holdfast.domain.tool import ToolReply
+from holdfast.mcp import replies
 from holdfast.mcp.replies import MAX_FILES, MAX_TEXT_CHARS, McpResult, reply_from_result
 
 PICTURE = b64encode(b"png").decode()
@@ -55,6 +56,14 @@ async def test_text_that_repeats_the_structured_content_is_dropped(
     content: str, structured: Json, expected: Json
 ) -> None:
     assert (await reply_for(text(content), structuredContent=structured)).content == expected
+
+
+async def test_a_text_with_very_many_values_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replies, "MAX_DECODED_VALUES", 3)
+    few, many = [1, 2, 3], [1, 2, 3, 4]
+    assert (await reply_for(text("[1, 2, 3]"), structuredContent=few)).content == few
+    expected = {"text": "[1, 2, 3, 4]", "structured": many}
+    assert (await reply_for(text("[1, 2, 3, 4]"), structuredContent=many)).content == expected
 
 
 async def test_binary_content_is_saved_as_files() -> None:

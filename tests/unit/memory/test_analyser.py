@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.memory.analyser import MAX_TERM_CHARS, terms
+from holdfast.memory.analyser import MAX_TERM_CHARS, fold, terms
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,8 @@ def test_threads_can_stem_at_once() -> None:
     expected = [terms(f" {word}") for word in words]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(terms, words * 3)) == expected * 3
+
+
+def test_a_text_of_combining_marks_is_folded_in_linear_time() -> None:
+    assert len(fold("a" + "\u0315" * 300_000 + "\u0327" * 300_000)) == 600_001
+    assert fold("ｶﾞ" * 400) == "ガ" * 400
