@@ -1,5 +1,6 @@
 """What a person does on the screens besides conversations: plan items, memories, schedules, keys, settings, skills."""
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -108,6 +109,91 @@ async def test_a_version_of_an_agent_is_compared_and_activated_and_a_heartbeat_h
     await versions.first.locator("text=in use").wait_for()
     await go(page, "runs?agent=watcher")
     await page.wait_for_selector(".row a:has-text('nightly, due ')")
+
+
+async def test_a_call_is_edited_always_allowed_and_several_are_denied_at_once(
+    server: Server, open_page: OpenPage
+) -> None:
+    runs = [server.request("/api/runs?wait=30", {"input": "push", "agent_type": "asker"}) for _ in range(4)]
+    page = await open_page(f"{server.url}/console/t/{runs[0]['thread_id']}")
+    await page.locator(".log .ask").get_by_role("button", name="Edit").click()
+    arguments = page.get_by_label("Arguments, as JSON")
+    for wrong, words in (("{", "not JSON"), ('{"command": 7}', "command")):
+        await arguments.fill(wrong)
+        await page.get_by_role("button", name="Approve these").click()
+        await page.wait_for_selector(f"dialog [role=alert]:has-text('{words}')")
+        assert await arguments.input_value() == wrong  # what was typed is kept
+    await arguments.fill('{"command": "echo edited"}')
+    await page.get_by_role("button", name="Approve these").click()
+    await page.wait_for_selector("header .state:has-text('completed')")
+    await page.wait_for_selector(".log :text('edited')")
+    await go(page, "inbox")
+    await page.locator(".ask").nth(2).wait_for()
+    for box in (await page.get_by_role("checkbox").all())[:2]:
+        await box.check()
+    await page.get_by_role("button", name="Deny them").click()
+    await page.wait_for_selector("header:has-text('1 question open')")
+    await page.get_by_role("button", name="Always").click()
+    await page.locator("dialog button.mono").first.click()
+    await page.wait_for_selector("text=Nobody waits for you.")
+    await go(page, "settings/rules")
+    await page.get_by_role("button", name="Revoke").click()
+    await page.wait_for_selector(".row:has-text('bash(git push origin v1)') >> text=revoked by")
+
+
+async def test_a_thread_is_renamed_and_archived(server: Server, open_page: OpenPage) -> None:
+    run = server.request("/api/runs?wait=30", {"input": "Old words", "agent_type": "echo"})
+    page = await open_page(f"{server.url}/console/t/{run['thread_id']}")
+    await page.locator("header").get_by_role("button", name="More").click()
+    await page.get_by_role("menuitem", name="Rename…").click()
+    await page.get_by_label("Title").fill("New words")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("h1:text-is('New words')")
+    await page.locator("header").get_by_role("button", name="More").click()
+    await page.get_by_role("menuitem", name="Archive").click()
+    await page.wait_for_selector("text=This thread is archived")
+
+
+async def test_memories_schedules_reminders_skills_and_spaces_are_made_here(
+    server: Server, open_page: OpenPage
+) -> None:
+    page = await open_page(f"{server.url}/console/memory")
+    forms = {
+        ("memory", "Keep…", "Keep"): {"Statement": "The oven needs an hour."},
+        ("schedules", "New…", ""): {"Name": "evening", "Agent": "echo", "What it is told": "What is left?"},
+        ("reminders", "New…", "Set"): {"What": "Order flour"},
+        ("skills", "Add…", "Add"): {"Name": "flour", "When it is used": "Flour.", "Instructions": "Ask for the type."},
+        ("settings/spaces", "New space…", "Create"): {"Id": "cellar", "Name": "Cellar"},
+    }
+    for (path, opens, _), fields in forms.items():
+        await go(page, path)
+        await page.get_by_role("main").get_by_role("button", name=re.compile(f"^{opens[:3]}")).first.click()
+        for label, words in fields.items():
+            await page.locator("dialog").get_by_label(label, exact=True).fill(words)
+        await page.locator("dialog button.first").click()
+        first = next(iter(fields.values()))
+        await page.wait_for_selector(f".row:has-text('{first}')")
+    await go(page, "skills/flour")
+    await page.get_by_role("button", name="Switch off").click()
+    await page.get_by_role("button", name="Switch on").wait_for()
+    await go(page, "memory")
+    await page.get_by_role("link", name="The oven needs an hour.").click()
+    await page.get_by_role("button", name="Forget").click()
+    await page.locator("dialog").get_by_role("button", name="Forget").click()
+    await page.wait_for_selector("dialog", state="detached")
+    await go(page, "memory")
+    assert "The oven needs an hour." not in await page.inner_text("main")
+
+
+async def test_a_budget_is_set_and_news_are_marked_as_read(server: Server, open_page: OpenPage) -> None:
+    page = await open_page(f"{server.url}/console/costs")
+    await page.get_by_role("button", name=re.compile("Set a budget…|Change…")).click()
+    await page.get_by_label("US dollars").fill("25")
+    await page.get_by_role("button", name="Save").click()
+    await page.wait_for_selector("text=of $25.00")
+    await go(page, "news")
+    await page.get_by_role("button", name="Mark all as read").click()
+    await page.wait_for_selector(".row .live:text-is('new')", state="detached")
 
 
 async def test_a_setting_that_somebody_else_changed_is_not_overwritten(server: Server, open_page: OpenPage) -> None:

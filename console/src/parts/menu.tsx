@@ -1,6 +1,6 @@
-/** A button that opens a short list of things to do, and a dialog that asks for a line. */
+/** A button that opens a short list of things to do. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 
 export interface Choice {
   label: string;
@@ -69,57 +69,5 @@ export function Menu({ label, choices, children }: { label: string; choices: Cho
         </div>
       )}
     </div>
-  );
-}
-
-interface AskProps {
-  title: string;
-  label: string;
-  first?: string;
-  action: string;
-  multiline?: boolean;
-  onDone: (text: string) => void;
-  onClose: () => void;
-}
-
-/** A modal dialog with one field. */
-export function Ask({ title, label, first = "", action, multiline, onDone, onClose }: AskProps) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  const field = useRef<HTMLTextAreaElement & HTMLInputElement>(null);
-  const id = useId();
-  // At once: the next key must already be in the field.
-  useLayoutEffect(() => {
-    dialog.current?.showModal();
-    field.current?.focus();
-    field.current?.select();
-  }, []);
-  const send = (event: Event): void => {
-    event.preventDefault();
-    onDone(field.current?.value ?? "");
-    onClose();
-  };
-  const submitOnEnter = (event: KeyboardEvent): void => {
-    if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) send(event);
-  };
-  return (
-    <dialog ref={dialog} aria-labelledby={`${id}t`} onClose={onClose}>
-      <form method="dialog" onSubmit={send}>
-        <h2 id={`${id}t`}>{title}</h2>
-        <label for={id}>{label}</label>
-        {multiline ? (
-          <textarea id={id} ref={field} rows={6} defaultValue={first} onKeyDown={submitOnEnter} />
-        ) : (
-          <input id={id} ref={field} defaultValue={first} autocomplete="off" />
-        )}
-        <div class="do">
-          <button type="submit" class="first">
-            {action}
-          </button>
-          <button type="button" class="bare" onClick={onClose}>
-            Cancel
-          </button>
-        </div>
-      </form>
-    </dialog>
   );
 }

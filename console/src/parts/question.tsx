@@ -4,11 +4,11 @@ import { useId } from "preact/hooks";
 import type { Interrupt } from "../api/types";
 import { type Answer, answer, sendings } from "../live/questions";
 import { words } from "../words/en";
+import { Form } from "./act";
 import { Input } from "./answer";
 import { Code } from "./code";
 import { ago, until } from "./format";
 import { useKeys } from "./keys";
-import { Ask } from "./menu";
 import { Dot } from "./status";
 import { now } from "./time";
 
@@ -144,18 +144,14 @@ function Facts({ question, thread }: { question: Interrupt; thread?: string }) {
 
 function Approval({ question, keyed }: { question: Interrupt; keyed?: boolean }) {
   const asking = useSignal<"deny" | "edit" | "always" | null>(null);
-  const problem = useSignal("");
   const busy =
     sendings.value.get(question.id)?.state === "sending" || sendings.value.get(question.id)?.state === "done";
   const send = (response: Answer): void => void answer(question, response);
   const offers = (question.metadata.offers ?? []) as string[][];
   const canEdit = question.arguments !== null;
-  const edit = (text: string): void => {
-    try {
-      send({ decision: "approve", arguments: JSON.parse(text) as unknown });
-    } catch (error) {
-      problem.value = `not JSON: ${error instanceof Error ? error.message : String(error)}`;
-    }
+  /** Refused, the words stay in the dialog with the reason beside them. */
+  const sendOrSay = async (response: Answer): Promise<void> => {
+    if (!(await answer(question, response))) throw new Refusal(sendings.value.get(question.id)?.error);
   };
   return (
     <>
@@ -185,28 +181,28 @@ function Approval({ question, keyed }: { question: Interrupt; keyed?: boolean })
           </button>
         )}
       </div>
-      {problem.value && (
-        <p class="fail" role="alert">
-          {problem.value}
-        </p>
-      )}
       {asking.value === "deny" && (
-        <Ask
+        <Form
           title="Deny this call"
-          label="Why? The agent is told."
           action="Deny"
-          onDone={(reason) => send({ decision: "deny", ...(reason.trim() && { reason }) })}
+          fields={[{ name: "reason", label: "Why? The agent is told." }]}
+          onSend={({ reason }) => sendOrSay({ decision: "deny", ...(reason && { reason }) })}
           onClose={() => (asking.value = null)}
         />
       )}
       {asking.value === "edit" && (
-        <Ask
+        <Form
           title="Approve with other arguments"
-          label="Arguments, as JSON"
           action="Approve these"
-          multiline
-          first={JSON.stringify(question.arguments, null, 2)}
-          onDone={edit}
+          fields={[
+            {
+              name: "args",
+              label: "Arguments, as JSON",
+              kind: "text",
+              first: JSON.stringify(question.arguments, null, 2),
+            },
+          ]}
+          onSend={({ args = "" }) => sendOrSay({ decision: "approve", arguments: parsed(args) })}
           onClose={() => (asking.value = null)}
         />
       )}
@@ -219,6 +215,20 @@ function Approval({ question, keyed }: { question: Interrupt; keyed?: boolean })
       )}
     </>
   );
+}
+
+class Refusal extends Error {
+  override toString(): string {
+    return this.message;
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Refusal(`not JSON: ${error instanceof Error ? error.message : String(error)}`);
+  }
 }
 
 function ApprovalKeys(props: { onApprove: () => void; onDeny: () => void; onEdit: () => void }) {

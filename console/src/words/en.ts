@@ -56,6 +56,7 @@ export const words = {
   restart: "A restart of the server is needed for:",
   settingHint: "Objects are merged; null returns a setting to its default.",
   keyOnce: "The new key. It is shown this once:",
+  firstKey: "From this key on the server asks everybody for one; this browser keeps it until it closes.",
   noKeys: "No keys: anybody on this machine may do everything. Make one:",
   noProviderKey: "No provider has a key yet: set its variable where the server starts. These models are known:",
   noRuns: "No run matches. Say something to an agent, here or from a terminal:",

@@ -1,6 +1,6 @@
 /** The keys of the server. A new key is shown once. */
-import { useSignal } from "@preact/signals";
-import { post, remove } from "../../api/client";
+import { signal, useSignal } from "@preact/signals";
+import { keyNeeded, post, remove, request } from "../../api/client";
 import type { ApiKey } from "../../api/types";
 import { Act, Form } from "../../parts/act";
 import { Rows } from "../../parts/rows";
@@ -17,12 +17,15 @@ const SCOPES = [
   ["admin", "admin: all of it, and keys and settings"],
 ] as const;
 
+/** The key that was made last. It outlives the screen: the first key of a server closes it to those without one. */
+const made = signal<string | null>(null);
+
 export function Keys() {
   const keys = useResource<{ items: ApiKey[] }>("/api/keys");
   const making = useSignal(false);
-  const made = useSignal<string | null>(null);
+  const isFirst = keys.value.value?.items.length === 0;
   const make = (
-    <button type="button" onClick={() => (making.value = true)}>
+    <button type="button" disabled={keys.value.value === null} onClick={() => (making.value = true)}>
       New key…
     </button>
   );
@@ -79,14 +82,24 @@ export function Keys() {
           action="Create"
           fields={[
             { name: "name", label: "Name", required: true },
-            { name: "scope", label: "Scope", kind: "choice", first: "run", of: SCOPES },
-            { name: "spaces", label: "Spaces, with commas", first: "default", hint: "* is every space" },
+            { name: "scope", label: "Scope", kind: "choice", first: isFirst ? "admin" : "run", of: SCOPES },
+            {
+              name: "spaces",
+              label: "Spaces, with commas",
+              first: isFirst ? "*" : "default",
+              hint: isFirst ? `* is every space. ${words.firstKey}` : "* is every space",
+            },
           ]}
           onSend={async ({ name, scope, spaces = "" }) => {
             const every = spaces.trim() === "*";
             const ids = spaces.split(",").map((each) => each.trim());
             const body = { name, scope, ...(every ? { every_space: true } : { space_ids: ids.filter(Boolean) }) };
-            made.value = (await post<{ secret: string }>("/api/keys", body)).secret;
+            const { secret } = await post<{ secret: string }>("/api/keys", body);
+            made.value = secret;
+            if (isFirst) {
+              await request("POST", "/api/session", { headers: { Authorization: `Bearer ${secret}` } });
+              keyNeeded.value = false;
+            }
             keys.refresh();
           }}
           onClose={() => (making.value = false)}

@@ -8,10 +8,11 @@ import type { ThreadView } from "../../live/thread";
 import { recent } from "../../live/threads";
 import { tipsOf } from "../../log/branches";
 import { spansOf, timesOf } from "../../log/ruler";
+import { Form } from "../../parts/act";
 import { count, duration, money } from "../../parts/format";
 import { Icon } from "../../parts/icon";
 import { useKeys } from "../../parts/keys";
-import { Ask, type Choice, Menu } from "../../parts/menu";
+import { type Choice, Menu } from "../../parts/menu";
 import { runInput } from "../../parts/run_input";
 import { Status } from "../../parts/status";
 import { now } from "../../parts/time";
@@ -83,12 +84,15 @@ export function Heading({ view, onFork, onSide }: { view: ThreadView; onFork: ()
         </Menu>
       </div>
       {renaming.value && (
-        <Ask
+        <Form
           title="Rename this thread"
-          label="Title"
           action="Rename"
-          first={thread?.title ?? ""}
-          onDone={(title) => act(() => patch(`/api/threads/${view.id}`, { title: title.trim() || null }))}
+          fields={[{ name: "title", label: "Title", first: thread?.title ?? "" }]}
+          onSend={async ({ title }) => {
+            await patch(`/api/threads/${view.id}`, { title: title || null });
+            view.refresh();
+            recent.refresh();
+          }}
           onClose={() => (renaming.value = false)}
         />
       )}
