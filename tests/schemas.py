@@ -10,6 +10,8 @@ from typing import Any, Final, TypeAlias
 import asyncpg
 import msgspec
 
+EXPRESSION: Final = "<expression>"
+"""A place of an index that is not a column."""
 Catalogue: TypeAlias = dict[str, list[tuple[Any, ...]]]
 
 _SQLITE: Final = {
@@ -85,7 +87,8 @@ def _sqlite_table(connection: sqlite3.Connection, table: str, *, view: bool) -> 
     unique = {tuple(name for _, name, *_, key in sorted(info, key=lambda row: row[5]) if key)}
     indexes = {}
     for _, index, is_unique, origin, _ in connection.execute(f"PRAGMA index_list({table})").fetchall():
-        named = tuple(name for _, _, name in connection.execute(f"PRAGMA index_info({index})").fetchall())
+        info = connection.execute(f"PRAGMA index_info({index})").fetchall()
+        named = tuple(EXPRESSION if name is None else name for _, _, name in info)
         if origin == "c":
             (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", [index]).fetchone()
             indexes[index] = named, f"{'UNIQUE ' * is_unique}{_condition(sql.partition(' WHERE ')[2])}"
@@ -104,10 +107,11 @@ async def postgres_tables(connection: asyncpg.Connection) -> dict[str, Table]:
     )
     indexes = await connection.fetch(
         """SELECT t.relname, i.relname, x.indisunique, pg_get_expr(x.indpred, x.indrelid),
-                  ARRAY(SELECT a.attname::text FROM unnest(x.indkey) WITH ORDINALITY AS k (number, place)
-                          JOIN pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = k.number ORDER BY k.place)
+                  ARRAY(SELECT COALESCE(a.attname::text, $1) FROM unnest(x.indkey) WITH ORDINALITY AS k (number, place)
+                          LEFT JOIN pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = k.number ORDER BY k.place)
              FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid
-            WHERE t.relnamespace = 'public'::regnamespace"""
+            WHERE t.relnamespace = 'public'::regnamespace""",
+        EXPRESSION,
     )
     return {
         table: Table(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from rich.console import Console
 
+from holdfast.cli.tables import short_time
 from holdfast.cli.terminal_view import TerminalView
 from holdfast.domain.events import (
     EVENT_TYPES,
@@ -50,6 +51,7 @@ from holdfast.domain.step import StepKind, StepState
 from holdfast.mcp.replies import Elicitation, ElicitationRequest, elicitation_interrupt
 
 RUN, THREAD, MESSAGE, CALL = RunId("run_1"), ThreadId("thr_1"), MessageId("msg_1"), ToolCallId("call_1")
+RETRY_AT = Instant("2026-01-31T12:00:05.000Z")
 
 
 RESPOND = "holdfast run respond run_1"
@@ -137,8 +139,8 @@ def test_only_changed_plan_lines_are_shown() -> None:
             "status    question expired\n",
         ),
         (
-            RetryScheduled(message="down", failures=1, max_failures=5, retry_at=Instant("2026-01-31T12:00:05.000Z")),
-            "status    1 of 5 model calls failed in a row, next at 12:00:05 UTC\n",
+            RetryScheduled(message="down", failures=1, max_failures=5, retry_at=RETRY_AT),
+            f"status    1 of 5 model calls failed in a row, next at {short_time(RETRY_AT)}\n",
         ),
     ],
 )
