@@ -45,7 +45,7 @@ enabled = false
 [phases.coverage]
 generation.mode = "positive"
 [phases.fuzzing]
-generation.max-examples = 3
+generation.max-examples = 2
 generation.mode = "negative"
 [phases.stateful]
 enabled = false
