@@ -294,6 +294,10 @@ async def test_queue_and_workers_show_the_space_and_the_process(backend_site: Si
     (apart,) = (await backend_site.get("/api/spaces/apart/workers"))["items"]
     assert (apart["runs"], apart["other_runs"]) == ([], 1)
     assert (await backend_site.get("/api/spaces/apart/queue"))["items"] == []
+    everywhere = await backend_site.get("/api/queue/spaces")
+    assert [(each["space_id"], each["running"]) for each in everywhere["items"]] == [("default", 1)]
+    assert everywhere["total"] == 1
+    await backend_site.get("/api/queue/spaces", limit=0, expect=400)
     await backend_site.get("/api/queue", cursor="x", expect=400)
     await backend_site.get("/api/spaces/none/workers", expect=404)
     await backend_site.post(f"/api/runs/{run['id']}/cancel", expect=200)

@@ -104,7 +104,7 @@ def test_a_running_server_is_called_with_the_key_of_the_caller(tmp_path: Path, m
         assert [(each.code, each.out) for each in followed] == [(0, followed[0].out)] * 2
         monkeypatch.setenv("HOLDFAST_API_KEY", created["secret"])
         (top,) = run_all([["top", "--once", *url]])
-        assert (top.code, "running 0" in top.out, "workers" in top.out) == (0, True, False)
+        assert (top.code, "running 0" in top.out, "workers 1" in top.out, "stalls" in top.out) == (0, True, True, False)
         monkeypatch.setenv("HOLDFAST_API_KEY", first.out.strip())
         (revoked,) = run_all([["key", "revoke", created["id"], "--json", *url]])
         assert json.loads(revoked.out)["revoked_at"] is not None

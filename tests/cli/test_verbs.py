@@ -208,6 +208,29 @@ def test_logs_and_top_show_what_happens(server: Server) -> None:
     assert run.id in [each["id"] for each in json.loads(snapshot.out)["runs"]]
 
 
+def test_top_shows_the_queue_the_workers_and_the_spaces(tmp_path: Path) -> None:
+    workspace = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
+    workspace.agent(say("x"))
+    workspace.configure("bot", pool="nowhere")
+    with run_server(tmp_path, "--quiet") as server:
+        url = ["--url", server.url]
+        with SyncClient(server.url) as hf:
+            hf.spaces.create("other")
+            hf.start("bot", "[red]hi", priority="high")
+            hf.start("bot", "then", priority="low")
+        with SyncClient(server.url, space="other") as hf:
+            hf.start("bot", "elsewhere")
+        shown, as_json = run_all([["top", "--once", *url], ["top", "--json", *url]])
+    (worker,) = json.loads(as_json.out)["workers"]
+    backlogs = {each["space_id"]: each["by_priority"] for each in json.loads(as_json.out)["spaces"]}
+    lines = [line.split() for line in shown.out.splitlines()]
+    assert re.search(r"queued 2  pending 0  ready 1 high, 1 low, the oldest for \d+ s$", shown.out, re.MULTILINE)
+    assert any(worker["id"] in line and worker["version"] in line for line in lines)
+    assert [line[1:5] for line in lines if line[:1] in (["default"], ["other"])] == [[*"2101"], [*"1010"]]
+    assert backlogs == {"default": {"high": 1, "normal": 0, "low": 1}, "other": {"high": 0, "normal": 1, "low": 0}}
+    assert "[red]hi" in shown.out
+
+
 @pytest.mark.parametrize("verb", [["logs", "-f"], ["run", "watch"], ["thread", "watch", "THREAD"]])
 def test_watching_goes_on_with_new_runs(server: Server, verb: list[str]) -> None:
     with SyncClient(server.url) as hf:

@@ -258,7 +258,7 @@ WITHOUT_SPACE: Final = {
         "one indexer serves all spaces, and an index belongs to one",
     ),
     **dict.fromkeys(["outlines.pending", "outlines.put"], "one outliner serves all spaces"),
-    **dict.fromkeys(["run_counts.active", "health.check_write"], "the operator's"),
+    **dict.fromkeys(["run_counts.active", "health.check_write", "workers.backlogs"], "the operator's"),
     **dict.fromkeys(["workers.beat", "workers.leave"], "workers serve all spaces"),
 }
 

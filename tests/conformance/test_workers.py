@@ -5,18 +5,19 @@ from datetime import timedelta
 import pytest
 
 from holdfast.domain.errors import Invalid
-from holdfast.domain.ids import RunId
+from holdfast.domain.ids import RunId, SpaceId
 from holdfast.domain.instant import instant
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Priority, RunStatus
 from holdfast.domain.thread import NewThread
-from holdfast.domain.worker import NewWorker, QueueCounts
+from holdfast.domain.worker import NewWorker, QueueCounts, SpaceBacklogs, SpaceQueue
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, claim
 from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.run_builders import commit, model_step, queued, run_after, seconds_from_now, waiting_run
 
+THIRD = SpaceId("third")
 ME = NewWorker(id=FIRST, host="box", pid=7, version="1.2.3", concurrency=4)
 
 
@@ -85,3 +86,31 @@ async def test_the_queue_is_listed_in_the_order_of_its_claim(store: Store, clock
     for bad in ("x", "1.2", "1.2.3.4"):
         with pytest.raises(Invalid):
             await store.workers.queue(SPACE, cursor=bad)
+
+
+async def test_backlogs_show_the_spaces_by_age_with_priorities_and_settings(store: Store, clock: HeldClock) -> None:
+    await waiting_run(store)
+    assert await store.workers.backlogs() == SpaceBacklogs(items=[], total=0)
+    await store.spaces.create(THIRD, name="Third")
+    await store.runs.create(THIRD, NewRun(thread=NewThread()))
+    await claim(store)
+    await store.runs.create(OTHER, NewRun(thread=NewThread(), priority=Priority.HIGH))
+    clock.tick(timedelta(seconds=5))
+    await queued(store, "l", priority=Priority.LOW)
+    await queued(store, "d", wait_until=seconds_from_now(clock, 60))
+    clock.tick(timedelta(seconds=2))
+    await store.workers.put_space_queue(SPACE, SpaceQueue(weight=3, max_running=7))
+    found = await store.workers.backlogs()
+    assert [(each.space_id, each.oldest_ready_seconds) for each in found.items] == [
+        (OTHER, 7.0),
+        (SPACE, 2.0),
+        (THIRD, 0.0),
+    ]
+    other, space, third = found.items
+    assert (other.by_priority, other.weight, other.max_running) == ({"high": 1, "normal": 0, "low": 0}, 1, None)
+    assert (space.by_priority, space.weight, space.max_running) == ({"high": 0, "normal": 0, "low": 1}, 3, 7)
+    assert [(each.ready, each.delayed, each.running) for each in found.items] == [(1, 0, 0), (1, 1, 0), (0, 0, 1)]
+    first = await store.workers.backlogs(limit=1)
+    assert (first.items, first.total) == ([other], 3)
+    with pytest.raises(Invalid):
+        await store.workers.backlogs(limit=0)

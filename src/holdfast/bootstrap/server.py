@@ -1,7 +1,6 @@
 """The server: a workspace, its engine and the HTTP API in one process."""
 
 import asyncio
-import gc
 import resource
 import signal
 import socket
@@ -29,7 +28,7 @@ from holdfast.bootstrap.server_options import (
     is_local,
     read_oidc_authenticator,
 )
-from holdfast.bootstrap.workspace import OpenWorkspace, Options, open_workspace
+from holdfast.bootstrap.workspace import OpenWorkspace, Options, limit_garbage_collection, open_workspace
 from holdfast.concurrency import cancel_and_wait
 from holdfast.console.shelf import ConsoleShelf
 from holdfast.control.run_logging import RunStatusLogger
@@ -45,8 +44,6 @@ TCP_USER_TIMEOUT_SECONDS: Final = 60
 """Time after which a connection is dropped if the peer acknowledges nothing."""
 SHUTDOWN_GRACE_SECONDS: Final = 5
 """Time for open responses to finish when the server shuts down."""
-GC_THRESHOLDS: Final = (10_000, 20, 20)
-"""Fewer collections than by default: a run allocates many objects, and most are freed by reference counting."""
 
 
 async def serve(options: ServerOptions, *, on_ready: Callable[[str], None]) -> None:
@@ -145,10 +142,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to accept requests."""
         await super().startup(sockets)
-        # Objects that live as long as the server are excluded from garbage collection.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        limit_garbage_collection()
         self._on_ready()
 
     @contextmanager

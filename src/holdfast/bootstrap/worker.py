@@ -17,7 +17,7 @@ from holdfast.bootstrap.logs import redact_logs
 from holdfast.bootstrap.observability import open_observability
 from holdfast.bootstrap.store import SystemClock
 from holdfast.bootstrap.worker_library import WorkerLibrary
-from holdfast.bootstrap.workspace import make_executor, this_process
+from holdfast.bootstrap.workspace import limit_garbage_collection, make_executor, this_process
 from holdfast.bootstrap.workspace_tools import known_tool_names, workspace_tools
 from holdfast.bus.local import LocalBus
 from holdfast.concurrency import cancel_and_wait
@@ -66,6 +66,7 @@ async def run_worker(options: WorkerOptions, *, on_ready: Callable[[], None]) ->
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, worker.drain)
+        limit_garbage_collection()
         on_ready()
         await worker.run()
 

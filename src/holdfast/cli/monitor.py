@@ -4,6 +4,7 @@ import math
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 import typer
 
 from holdfast.cli.arguments import AgentFilter, LimitOption
@@ -11,11 +12,13 @@ from holdfast.cli.command import command, connect, connect_async, options, run_u
 from holdfast.cli.output import print_json, print_message, strip_control_chars
 from holdfast.cli.runs import event_summary, run
 from holdfast.cli.tables import one_line, print_rows, short_time
+from holdfast.control.errors import Forbidden
 from holdfast.domain.errors import Unavailable
-from holdfast.domain.run import Run, RunStatus
+from holdfast.domain.run import Priority, Run, RunStatus
+from holdfast.domain.worker import Queue, SpaceBacklog, SpaceBacklogs, WorkerStatus
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
     from holdfast.client.client import Client
     from holdfast.client.sync.client import SyncClient
@@ -145,7 +148,7 @@ def top(
         float, typer.Option("--interval", "-i", metavar="SECONDS", min=0.2, help="Seconds between two looks.")
     ] = 1.0,
 ) -> None:
-    """Show the active runs of the space, the queue, workers, tokens and cost, live until Ctrl-C."""
+    """Show the queue, the workers, the spaces that wait and the active runs of the space, live until Ctrl-C."""
     import sys
 
     with connect() as hf:
@@ -155,7 +158,10 @@ def top(
         if once or not sys.stdout.isatty():
             shown = _snapshot(hf)
             typer.echo(_title(shown))
-            print_rows([[name.upper() for name in _COLUMNS], *map(_row, shown["runs"])])
+            for number, rows in enumerate(_tables(shown)):
+                if number:
+                    typer.echo()
+                print_rows(rows)
             return
         import time
 
@@ -178,15 +184,33 @@ def top(
 
 
 def _snapshot(hf: "SyncClient") -> dict[str, Any]:
-    active = [each for status in ACTIVE for each in hf.runs.list(status=status, limit=MAX_TOP_RUNS)]
-    counts = {str(status): sum(each.status is status for each in active) for status in ACTIVE}
-    return {"url": hf.url, "counts": counts, "metrics": _metrics(hf), "runs": active}
+    queue = hf.send("GET", "/queue", Queue, query={"limit": 1})
+    return {
+        "url": hf.url,
+        "counts": {
+            "running": queue.counts.running,
+            "waiting": queue.counts.waiting,
+            "queued": queue.counts.ready + queue.counts.delayed,
+            "pending": queue.counts.pending,
+        },
+        "metrics": _metrics(hf),
+        "runs": [each for status in ACTIVE for each in hf.runs.list(status=status, limit=MAX_TOP_RUNS)],
+        "queue": msgspec.structs.replace(queue, items=[], next_cursor=None),
+        "workers": hf.send("GET", "/workers", dict[str, list[WorkerStatus]])["items"],
+        "spaces": _backlogs(hf),
+    }
+
+
+def _backlogs(hf: "SyncClient") -> list[SpaceBacklog]:
+    """Return what waits and works in each space, if the key is for all of them."""
+    try:
+        return hf.send("GET", "/queue/spaces", SpaceBacklogs, in_space=False).items
+    except Forbidden:
+        return []
 
 
 def _metrics(hf: "SyncClient") -> dict[str, float]:
     """Return the totals of the process that the metrics report, without their labels."""
-    from holdfast.control.errors import Forbidden
-
     totals: dict[str, float] = {}
     try:
         text = hf.request("GET", "/metrics").decode()
@@ -201,8 +225,6 @@ def _metrics(hf: "SyncClient") -> dict[str, float]:
 
 
 _TOP_METRICS: Final = {
-    "holdfast_workers": "workers",
-    "holdfast_queue_oldest_seconds": "oldest in queue",
     "holdfast_runs_claimed_total": "runs claimed",
     "holdfast_model_tokens_total": "tokens",
     "holdfast_model_cost_usd_total": "cost",
@@ -211,28 +233,55 @@ _TOP_METRICS: Final = {
 }
 
 
-_COLUMNS: Final = ("run", "status", "agent", "started", "steps", "tokens", "cost", "input")
+_RUN_COLUMNS: Final = ("RUN", "STATUS", "AGENT", "STARTED", "STEPS", "TOKENS", "COST", "INPUT")
+_WORKER_COLUMNS: Final = ("WORKER", "HOST", "VERSION", "POOLS", "BUSY", "LAST BEAT", "RUNS OF THIS SPACE")
+_SPACE_COLUMNS: Final = (
+    "SPACE",
+    "READY",
+    *(each.upper() for each in Priority),
+    "OLDEST",
+    "DELAYED",
+    "RUNNING",
+    "LIMIT",
+    "WEIGHT",
+)
 
 
 def _title(shown: Mapping[str, Any]) -> str:
     counts = "  ".join(f"{name} {number}" for name, number in shown["counts"].items())
-    totals = "  ".join(f"{_TOP_METRICS[name]} {value:g}" for name, value in shown["metrics"].items())
-    return f"{shown['url']}  {counts}\n{totals}"
+    queue, alive = shown["queue"], [each for each in shown["workers"] if each.alive]
+    ready = ", ".join(f"{number} {name}" for name, number in queue.by_priority.items() if number)
+    waits = f"  ready {ready}, the oldest for {queue.oldest_ready_seconds:.0f} s" if ready else ""
+    busy = sum(len(each.runs) + each.other_runs for each in alive)
+    workers = f"workers {len(alive)}, busy {busy} of {sum(each.concurrency for each in alive)}"
+    totals = "".join(f"  {_TOP_METRICS[name]} {value:g}" for name, value in shown["metrics"].items())
+    return f"{shown['url']}  {counts}{waits}\n{workers}{totals}"
 
 
-def _screen(shown: Mapping[str, Any], *, notice: str = "") -> "Table":
+def _tables(shown: Mapping[str, Any]) -> list[list[list[str]]]:
+    """Return the tables of workers, of spaces if more than one has queued runs or runs at work, and of runs."""
+    spaces = [[[*_SPACE_COLUMNS], *map(_space_row, shown["spaces"])]] if len(shown["spaces"]) > 1 else []
+    workers = [[*_WORKER_COLUMNS], *map(_worker_row, shown["workers"])]
+    return [workers, *spaces, [[*_RUN_COLUMNS], *map(_run_row, shown["runs"])]]
+
+
+def _screen(shown: Mapping[str, Any], *, notice: str = "") -> "Group":
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
-    caption = None if shown["runs"] else "idle"
-    table = Table(title=_title(shown) + notice, title_justify="left", box=None, pad_edge=False, caption=caption)
-    for name in _COLUMNS:
-        table.add_column(name.upper(), no_wrap=True)
-    for each in shown["runs"]:
-        table.add_row(*_row(each))
-    return table
+    parts: list[Table | Text] = [Text(_title(shown) + notice)]
+    for names, *rows in _tables(shown):
+        table = Table(box=None, pad_edge=False)
+        for name in names:
+            table.add_column(name, no_wrap=True)
+        for row in rows:
+            table.add_row(*map(Text, row))
+        parts += [Text(), table]
+    return Group(*parts)
 
 
-def _row(each: Run) -> list[str]:
+def _run_row(each: Run) -> list[str]:
     cost = each.usage.cost_usd
     cells = [
         each.id,
@@ -245,3 +294,30 @@ def _row(each: Run) -> list[str]:
         one_line(each.input, 40),
     ]
     return [*map(strip_control_chars, cells)]
+
+
+def _worker_row(each: WorkerStatus) -> list[str]:
+    held = len(each.runs) + each.other_runs
+    cells = [
+        each.id,
+        each.host,
+        each.version,
+        ", ".join(each.pools),
+        f"{held} of {each.concurrency}",
+        short_time(each.last_beat_at)[11:] + ("" if each.alive else ", gone"),
+        one_line(", ".join(run.run_id for run in each.runs)),
+    ]
+    return [*map(strip_control_chars, cells)]
+
+
+def _space_row(each: SpaceBacklog) -> list[str]:
+    return [
+        each.space_id,
+        str(each.ready),
+        *(str(each.by_priority[priority]) for priority in Priority),
+        f"{each.oldest_ready_seconds:.0f} s" if each.ready else "",
+        str(each.delayed),
+        str(each.running),
+        "" if each.max_running is None else str(each.max_running),
+        str(each.weight),
+    ]

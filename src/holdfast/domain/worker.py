@@ -131,6 +131,28 @@ class QueuedRun(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
 
 
+class SpaceBacklog(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits and works in a space, and how it shares the workers."""
+
+    space_id: SpaceId
+    ready: int
+    by_priority: dict[str, int]
+    """Ready runs by priority."""
+    oldest_ready_seconds: float
+    delayed: int
+    running: int
+    weight: int
+    max_running: int | None
+
+
+class SpaceBacklogs(msgspec.Struct, frozen=True, kw_only=True):
+    """The spaces with queued runs or runs at work, those whose oldest ready run waits longest first."""
+
+    items: list[SpaceBacklog]
+    total: int
+    """All of these spaces, also those that are not among `items`."""
+
+
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """The queue of a space, in the order in which workers take it."""
 

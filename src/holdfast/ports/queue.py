@@ -16,7 +16,7 @@ from holdfast.domain.message import NewMessage
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
 from holdfast.domain.run import Run, RunError
 from holdfast.domain.timer import NewTimer, Timer, TimerClaim
-from holdfast.domain.worker import DEFAULT_CLAIM, ClaimFilter, NewWorker, Queue, SpaceQueue, WorkerStatus
+from holdfast.domain.worker import DEFAULT_CLAIM, ClaimFilter, NewWorker, Queue, SpaceBacklogs, SpaceQueue, WorkerStatus
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
@@ -302,6 +302,12 @@ class Workers(WorkerBeats, Protocol):
 
     async def queue(self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> Queue:
         """Return the runs of `space` that wait: ready ones in the order of their claim, delayed ones, pending ones.
+
+        The cost does not depend on the number of ended runs.
+        """
+
+    async def backlogs(self, *, limit: int = DEFAULT_PAGE_SIZE) -> SpaceBacklogs:
+        """Return the spaces with queued runs or runs at work, those whose oldest ready run waits longest first.
 
         The cost does not depend on the number of ended runs.
         """

@@ -71,7 +71,7 @@ HINT_KEEPALIVE_SECONDS: Final = 5.0
 MAX_CACHED_LEASES: Final = 10_000
 MAX_SHARED_CALLS: Final = 256
 """Ended calls whose results are kept for a while."""
-MAX_OPENED: Final = 8
+MAX_OPENED: Final = 32
 """Runs of a claim that are sent with their state; of more, the last ones would wait for the first ones."""
 _STATUS: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
     (Unauthenticated, 401),

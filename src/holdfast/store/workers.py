@@ -1,5 +1,7 @@
 """Workers and the queue of a space in SQL; every read costs what has not ended, never what has."""
 
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Final
 
 from holdfast.domain.ids import ApiKeyId, OwnerId, SpaceId
@@ -12,6 +14,8 @@ from holdfast.domain.worker import (
     Queue,
     QueueCounts,
     QueuedRun,
+    SpaceBacklog,
+    SpaceBacklogs,
     SpaceQueue,
     WorkerStatus,
     check_space_queue,
@@ -91,11 +95,20 @@ class SqlWorkers(SqlPort):
                 ready=sum(row["ready"] for row in ready),
                 **{name: counts[name] for name in ("delayed", "pending", "running", "waiting")},
             ),
-            by_priority={priority.value: 0 for priority in Priority} | {row["priority"]: row["ready"] for row in ready},
+            by_priority=_by_priority(ready, "ready"),
             oldest_ready_seconds=max(tx.now - oldest, 0) / 1000,
             items=page.items,
             next_cursor=page.next_cursor,
         )
+
+    @reads
+    async def backlogs(self, tx: Transaction, *, limit: int = DEFAULT_PAGE_SIZE) -> SpaceBacklogs:
+        """Return what waits and works in each space."""
+        check_page_size(limit)
+        rows = await tx.all("backlogs")
+        found = [_to_backlog(list(own), now=tx.now) for _, own in groupby(rows, key=lambda row: row["space_id"])]
+        found.sort(key=lambda each: (not each.ready, -each.oldest_ready_seconds))
+        return SpaceBacklogs(items=found[:limit], total=len(found))
 
     @reads
     async def space_queue(self, tx: Transaction, space: SpaceId) -> SpaceQueue:
@@ -119,6 +132,24 @@ def _to_held_run(row: Row) -> HeldRun:
         since=maybe_instant(row["leased_at"]),
         lease_expires_at=instant(row["lease_expires_at"]),
     )
+
+
+def _to_backlog(rows: Sequence[Row], *, now: int) -> SpaceBacklog:
+    """Return the backlog of a space from its rows, one for each part and priority."""
+    first, ready = rows[0], [row for row in rows if row["part"] == "ready"]
+    counts = {part: sum(row["runs"] for row in rows if row["part"] == part) for part in ("ready", "delayed", "running")}
+    return SpaceBacklog(
+        space_id=SpaceId(first["space_id"]),
+        by_priority=_by_priority(ready, "runs"),
+        oldest_ready_seconds=max(now - min((row["oldest"] for row in ready), default=now), 0) / 1000,
+        weight=first["weight"] or 1,
+        max_running=first["max_running"],
+        **counts,
+    )
+
+
+def _by_priority(rows: Sequence[Row], column: str) -> dict[str, int]:
+    return {priority.value: 0 for priority in Priority} | {row["priority"]: row[column] for row in rows}
 
 
 def _to_queued_run(row: Row) -> QueuedRun:

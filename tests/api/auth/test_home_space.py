@@ -111,10 +111,11 @@ async def test_a_key_of_one_space_lists_only_that_space(auth_site: AuthSite, glo
 
 
 @pytest.mark.parametrize("scope", ["read", "run", "admin"])
-async def test_metrics_need_a_key_for_every_space(auth_site: AuthSite, scope: str) -> None:
-    assert (await auth_site.request(auth_site.keys[f"{ACME} {scope}"], "GET", "/metrics")).status_code == 403
+async def test_what_concerns_all_spaces_needs_a_key_for_every_space(auth_site: AuthSite, scope: str) -> None:
     everywhere = (await auth_site.key("read", every_space=True))["secret"]
-    assert (await auth_site.request(everywhere, "GET", "/metrics")).status_code == 200
+    for path in ("/metrics", "/api/queue/spaces"):
+        assert (await auth_site.request(auth_site.keys[f"{ACME} {scope}"], "GET", path)).status_code == 403
+        assert (await auth_site.request(everywhere, "GET", path)).status_code == 200
 
 
 async def test_concurrent_requests_use_the_space_of_their_own_key(

@@ -1,14 +1,20 @@
-"""Query plans on SQLite: lists and run counts read indexes, and never a whole table."""
+"""Query plans: lists, run counts and claims read indexes, and never a whole table."""
 
+import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import asyncpg
 import pytest
 
 from holdfast.bootstrap import open_store
 from holdfast.bus.local import LocalBus
+from holdfast.store.postgres.transaction import STATEMENTS as POSTGRES_STATEMENTS
 from holdfast.store.sqlite.transaction import STATEMENTS
+from tests.support.postgres import PostgresServer
 
 
 async def query_plan(path: Path, name: str) -> list[str]:
@@ -40,6 +46,64 @@ async def test_a_claim_of_deliveries_goes_from_webhook_to_webhook(tmp_path: Path
 async def test_the_runs_of_a_schedule_are_found_behind_skipped_times(tmp_path: Path) -> None:
     steps = await query_plan(tmp_path / "holdfast.db", "active_runs_of_schedule")
     assert any("firings_with_runs (schedule_key=?)" in step for step in steps), steps
+
+
+FLOOD = """
+INSERT INTO run_heads (run_key, status, head_start, queue_key, queued_at, last_event_seq, space_key, pool)
+SELECT number, 'queued', 0, number, number, 1, number % 3, 'default' FROM generate_series(1, 20000) AS number
+"""
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("analyzed", [False, True])
+async def test_a_claim_on_postgresql_reads_what_it_takes_and_not_what_waits(
+    postgres: PostgresServer, mode: str, analyzed: bool
+) -> None:
+    """With 20,000 queued runs: no scan of the table, and of each index hardly more rows than the claim takes."""
+    connection = await asyncpg.connect(await postgres.create_store("plans"))
+    try:
+        await connection.execute(FLOOD)
+        if analyzed:
+            await connection.execute("ANALYZE run_heads")
+        await connection.execute(f"SET plan_cache_mode = {mode}")
+        given = {
+            "ready_pools": {"pool": "default", "first": 0, "limit": 17, "now": 1},
+            "claim_heads": {
+                "owner": ["w", "w", "w"],
+                "now": [30_000] * 3,
+                "lease": [5_000] * 3,
+                "pool": ["default"] * 3,
+                "space_key": [0, 1, 2],
+                "patience": [2_000] * 3,
+                "limit": [6, 5, 5],
+            },
+        }
+        for name, values in given.items():
+            statement = POSTGRES_STATEMENTS[name]
+            ordered = [values[parameter] for parameter in statement.parameters]
+            plan = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.sql}", *ordered)
+            reads = [node for node in _nodes(json.loads(plan)[0]["Plan"]) if node.get("Relation Name") == "run_heads"]
+            rows = [
+                node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) for node in reads
+            ]
+            assert reads and "Seq Scan" not in {node["Node Type"] for node in reads}, plan
+            assert max(rows) <= 20, plan
+    finally:
+        await connection.close()
+        await postgres.drop_database("plans")
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a node of a plan and all below it."""
+    yield plan
+    for below in plan.get("Plans", ()):
+        yield from _nodes(below)
+
+
+async def test_backlogs_read_indexes_that_hold_no_ended_run(tmp_path: Path) -> None:
+    reads = [step for step in await query_plan(tmp_path / "holdfast.db", "backlogs") if "run_heads" in step]
+    assert len(reads) == 3
+    assert [read for read in reads if "INDEX run_heads_" not in read] == []
 
 
 async def test_run_counts_read_indexes_that_hold_no_ended_run(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ ROUTE_RULES: Final[Mapping[str, RouteRule]] = {
     **dict.fromkeys(_READ_ROUTES.split(), RouteRule(Scope.READ)),
     **dict.fromkeys(_RUN_ROUTES.split(), RouteRule(Scope.RUN)),
     **dict.fromkeys(_ADMIN_ROUTES.split(), RouteRule(Scope.ADMIN)),
-    "read_metrics": RouteRule(Scope.READ, everywhere=True),
+    **dict.fromkeys(("read_metrics", "list_backlogs"), RouteRule(Scope.READ, everywhere=True)),
     **dict.fromkeys(
         ("create_space", "put_queue_settings", "read_settings", "update_settings", "activate_agent_version"),
         RouteRule(Scope.ADMIN, everywhere=True),

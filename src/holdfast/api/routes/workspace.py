@@ -33,7 +33,7 @@ from holdfast.domain.permission import Grant
 from holdfast.domain.space import DEFAULT_SPACE, ApiKey, Scope, Space, SpacePatch
 from holdfast.domain.space_budget import NewSpaceBudget, SpaceBudget
 from holdfast.domain.usage import UsageGroup, UsageReport
-from holdfast.domain.worker import MAX_POOLS, POOL_PATTERN, Queue, SpaceQueue, WorkerStatus
+from holdfast.domain.worker import MAX_POOLS, POOL_PATTERN, Queue, SpaceBacklogs, SpaceQueue, WorkerStatus
 from holdfast.ports.queue import Workers
 from holdfast.ports.spaces import Grants, SpaceBudgets, Spaces
 
@@ -164,6 +164,15 @@ async def read_queue(
     return await worker_store.queue(space_id, limit=limit, cursor=cursor)
 
 
+@get("/api/queue/spaces", summary="List the queues of all spaces", tags=_SPACE_TAGS)
+async def list_backlogs(worker_store: PortDependency[Workers], limit: Limit = DEFAULT_PAGE_SIZE) -> SpaceBacklogs:
+    """Return the spaces with queued runs or runs at work, those whose oldest ready run waits longest first.
+
+    It needs a key for every space.
+    """
+    return await worker_store.backlogs(limit=limit)
+
+
 @get(space_paths("/queue/settings"), summary="Read the queue settings of a space", tags=_SPACE_TAGS)
 async def read_queue_settings(
     worker_store: PortDependency[Workers], space_id: FromPath[SpaceId] = DEFAULT_SPACE
@@ -202,6 +211,7 @@ ROUTES = [
     put_budget,
     delete_budget,
     read_queue,
+    list_backlogs,
     read_queue_settings,
     put_queue_settings,
     list_workers,

@@ -50,6 +50,20 @@ SELECT r.priority, COUNT(*) AS ready, MIN(h.queued_at) AS oldest
  WHERE h.status = 'queued' AND h.wait_until IS NULL AND r.space_key = :space_key
  GROUP BY r.priority;
 
+-- name: backlogs
+-- Each part reads a partial index that holds only those runs.
+SELECT s.id AS space_id, q.weight, q.max_running, w.part, r.priority, COUNT(*) AS runs, MIN(w.queued_at) AS oldest
+  FROM (SELECT run_key, queued_at, 'ready' AS part FROM run_heads WHERE status = 'queued' AND wait_until IS NULL
+        UNION ALL
+        SELECT run_key, queued_at, 'delayed' FROM run_heads WHERE status = 'queued' AND wait_until IS NOT NULL
+        UNION ALL
+        SELECT run_key, queued_at, 'running' FROM run_heads WHERE status = 'running' AND lease_owner IS NOT NULL) w
+  JOIN runs r ON r.run_key = w.run_key
+  JOIN spaces s ON s.space_key = r.space_key
+  LEFT JOIN space_queues q ON q.space_key = r.space_key
+ GROUP BY s.id, q.weight, q.max_running, w.part, r.priority
+ ORDER BY s.id;
+
 -- name: queued_runs
 -- Ready runs in the order of their claim, then delayed ones by time, then those that wait for their base.
 SELECT q.part, q.place, q.run_key, r.id AS run_id, t.id AS thread_id, t.title, r.agent_type, h.pool, r.priority, h.status,
