@@ -1,6 +1,7 @@
 """`holdfast reminder`, `schedule`, `daemon` and `webhook`."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def test_schedules_and_daemons(server: Server) -> None:
     )
     schedule = json.loads(made.out)["id"]
     assert (notifying.code, neither.code) == (0, 2)
-    listed, shown, fired, firings, paused, resumed, deleted, daemons, stopped, started, beat, daemon = run_all(
+    listed, shown, fired, firings, paused, resumed, deleted, daemons, stopped, started, beat, daemon, runs = run_all(
         [
             ["schedule", "list", *url],
             ["schedule", "show", schedule, "--json", *url],
@@ -82,12 +83,14 @@ def test_schedules_and_daemons(server: Server) -> None:
             ["daemon", "start", "beating", *url],
             ["daemon", "trigger", "beating", *url],
             ["daemon", "show", "beating", *url],
+            ["run", "list", "--agent", "beating", *url],
         ],
     )
     assert "standup" in listed.out and len(json.loads(shown.out)["upcoming"]) == 5
     assert "fired run_" in fired.out + fired.err and "manual" in firings.out
     assert [each.code for each in (paused, resumed, deleted, stopped, started)] == [0] * 5
     assert "beating" in daemons.out and "fired" in beat.out + beat.err and "manual" in daemon.out
+    assert re.search(r"  beating/\w+, due \d{4}-", runs.out) and "schedule_id" not in runs.out
 
 
 def test_webhooks(server: Server) -> None:

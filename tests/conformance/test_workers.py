@@ -10,7 +10,7 @@ from holdfast.domain.instant import instant
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import Priority, RunStatus
 from holdfast.domain.thread import NewThread
-from holdfast.domain.worker import NewWorker, QueueCounts, SpaceBacklogs, SpaceQueue
+from holdfast.domain.worker import BEAT_SECONDS, NewWorker, QueueCounts, SpaceBacklogs, SpaceQueue
 from holdfast.store.store import Store
 from holdfast.testing.clock import HeldClock
 from tests.builders import FIRST, MINUTE, SECOND, claim
@@ -38,10 +38,13 @@ async def test_a_worker_shows_what_it_holds_of_a_space_and_counts_the_rest(store
     assert (len(there.runs), there.other_runs) == (1, 1)
 
 
-async def test_a_worker_that_is_silent_is_dead_and_one_that_leaves_is_gone(store: Store, clock: HeldClock) -> None:
+async def test_a_worker_that_misses_two_beats_is_dead_and_one_that_leaves_is_gone(
+    store: Store, clock: HeldClock
+) -> None:
     await store.workers.beat(ME)
-    clock.tick(MINUTE)
-    assert [worker.alive for worker in await store.workers.of_space(SPACE)] == [False]
+    for beats, alive in ((2, True), (1, False)):
+        clock.tick(timedelta(seconds=beats * BEAT_SECONDS))
+        assert [worker.alive for worker in await store.workers.of_space(SPACE)] == [alive]
     await store.workers.beat(ME)
     (worker,) = await store.workers.of_space(SPACE)
     assert (worker.alive, worker.started_at < worker.last_beat_at) == (True, True)

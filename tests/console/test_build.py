@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.console.shelf import STATIC_FOLDER
 from tests.architecture.project import ROOT
+from tests.cli.reference import all_commands
 
 CONSOLE: Final = ROOT / "console"
 MAX_TOTAL_BYTES: Final = 150 * 1024
@@ -97,6 +98,13 @@ def test_the_stylesheet_of_a_screen_styles_no_other_screen() -> None:
 def test_files_are_short() -> None:
     files = [path for path in (CONSOLE / "src").rglob("*.ts*") if not path.name.endswith("schema.d.ts")]
     assert [path.name for path in files if len(path.read_text().splitlines()) > 300] == []
+
+
+def test_every_command_that_the_console_names_exists() -> None:
+    words = (CONSOLE / "src" / "words" / "en.ts").read_text()
+    named = re.findall(r"holdfast ((?:[a-z]+ )+)", words)
+    known = {name.removeprefix("holdfast ") for name, _ in all_commands()}
+    assert len(named) >= 4 and [each for each in named if each.strip() not in known] == []
 
 
 def test_the_lock_names_no_registry() -> None:

@@ -17,12 +17,6 @@ export class ApiError extends Error {
 /** Whether the server asks for a key: the shell then shows the key page. */
 export const keyNeeded = signal(false);
 
-/** How far the clock of the server is ahead of that of this browser. */
-let ahead = 0;
-
-/** The time as the server has it: what it says about its past is measured with its own clock. */
-export const serverTime = (): number => Date.now() + ahead;
-
 interface Options {
   body?: unknown;
   /** Repeats of a write carry the same key. */
@@ -49,8 +43,6 @@ export async function request<T>(method: string, path: string, options: Options 
   } catch {
     throw new ApiError("UNREACHABLE", "the server cannot be reached", 0);
   }
-  const date = Date.parse(response.headers.get("Date") ?? "");
-  if (!Number.isNaN(date)) ahead = date - Date.now();
   options.onResponse?.(response);
   if (response.ok) return response.status === 204 ? (undefined as T) : ((await response.json()) as T);
   const error = await readError(response);

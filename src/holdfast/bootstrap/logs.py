@@ -6,11 +6,12 @@ import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import msgspec
 
-from holdfast.tools.redaction import Redaction, secret_values
+if TYPE_CHECKING:
+    from holdfast.tools.redaction import Redaction
 
 _QUIET_LOGGERS: Final = ("uvicorn", "uvicorn.error", "asyncio", "websockets")
 
@@ -59,7 +60,7 @@ class StderrStream(logging.StreamHandler[TextIO]):
 class RedactingFormatter(logging.Formatter):
     """Redacts secrets from the lines of another formatter."""
 
-    def __init__(self, formatter: logging.Formatter, redaction: Redaction) -> None:
+    def __init__(self, formatter: logging.Formatter, redaction: "Redaction") -> None:
         super().__init__()
         self._formatter = formatter
         self.redaction = redaction
@@ -71,6 +72,8 @@ class RedactingFormatter(logging.Formatter):
 
 def configure_logging(kind: LogFormat, *, level: int = logging.INFO) -> None:
     """Log to stderr, without secrets."""
+    from holdfast.tools.redaction import Redaction, secret_values  # its patterns take 20 ms, and `--help` needs none
+
     handler = StderrStream(sys.stderr)
     formatter = TextLogFormatter() if kind is LogFormat.TEXT else JsonLogFormatter()
     handler.setFormatter(RedactingFormatter(formatter, Redaction(secret_values(os.environ))))
@@ -83,7 +86,7 @@ def configure_logging(kind: LogFormat, *, level: int = logging.INFO) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def redact_logs(redaction: Redaction) -> None:
+def redact_logs(redaction: "Redaction") -> None:
     """Replace the redaction of the process log, once more secrets are known."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, RedactingFormatter):

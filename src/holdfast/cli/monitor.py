@@ -11,7 +11,7 @@ from holdfast.cli.arguments import AgentFilter, LimitOption
 from holdfast.cli.command import command, connect, connect_async, options, run_until_interrupted, server_options
 from holdfast.cli.output import print_json, print_message, strip_control_chars
 from holdfast.cli.runs import event_summary, run
-from holdfast.cli.tables import one_line, print_rows, short_time
+from holdfast.cli.tables import input_line, one_line, print_rows, short_time
 from holdfast.control.errors import Forbidden
 from holdfast.domain.errors import Unavailable
 from holdfast.domain.run import Priority, Run, RunStatus
@@ -108,7 +108,7 @@ async def _watch() -> None:
                 print_json(hint)
             else:
                 found = await hf.run(hint["run_id"]).get()
-                text = one_line(found.input, 60)
+                text = input_line(found.input, 60)
                 typer.echo(f"{hint['run_id']}  {hint['status']:<9}  {found.agent_type}  {text}")
 
 
@@ -291,7 +291,7 @@ def _run_row(each: Run) -> list[str]:
         str(each.iterations),
         str(each.usage.total_tokens),
         "" if not cost else f"${cost:.4f}",
-        one_line(each.input, 40),
+        input_line(each.input, 40),
     ]
     return [*map(strip_control_chars, cells)]
 

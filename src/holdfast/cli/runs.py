@@ -20,7 +20,7 @@ from holdfast.cli.arguments import (
 from holdfast.cli.command import command, connect, new_group, options, server_options
 from holdfast.cli.output import print_json, print_message, strip_control_chars
 from holdfast.cli.questions import answer_lines
-from holdfast.cli.tables import one_line, print_done, print_list, print_object, print_tree, short_time
+from holdfast.cli.tables import input_line, one_line, print_done, print_list, print_object, print_tree, short_time
 from holdfast.domain.interrupt import Interrupt
 from holdfast.domain.run import Mode, Run, RunStatus
 
@@ -76,7 +76,7 @@ def list_runs(
                 ("status", lambda run: run.status),
                 ("agent", lambda run: run.agent_type),
                 ("created", lambda run: short_time(run.created_at)),
-                ("input", lambda run: one_line(run.input)),
+                ("input", lambda run: input_line(run.input)),
             ],
             empty="no runs",
         )
@@ -199,7 +199,7 @@ def tree(run_id: RunArgument) -> None:
         return
     print_tree(
         [
-            (each.id, each.parent_run_id, f"{each.id}  {each.status}  {each.agent_type}  {one_line(each.input, 60)}")
+            (each.id, each.parent_run_id, f"{each.id}  {each.status}  {each.agent_type}  {input_line(each.input, 60)}")
             for each in sorted(family, key=lambda each: each.created_at)
         ],
         root=found.id,

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
@@ -111,6 +112,16 @@ def one_line(value: object, limit: int = 80) -> str:
     """Return a value as a text on one line, shortened if it is long."""
     line = " ".join(strip_control_chars(_text(value)).split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def input_line(value: object, limit: int = 80) -> str:
+    """Return what a run was begun with on one line: words, or the schedule, heartbeat or reminder that was due."""
+    if isinstance(value, dict) and isinstance(value.get("schedule_id"), str):
+        words = value.get("reminder") or value.get("name") or value["schedule_id"]
+        with suppress(TypeError, ValueError):
+            words = f"{words}, due {short_time(value['due_at'])}"
+        return one_line(words, limit)
+    return one_line(value, limit)
 
 
 def short_time(at: str | None) -> str:

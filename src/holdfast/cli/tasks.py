@@ -11,7 +11,7 @@ from holdfast.cli.arguments import AgentArgument, AgentFilter, InputArgument, Li
 from holdfast.cli.command import command, connect, new_group, options, server_options
 from holdfast.cli.output import print_json, print_message
 from holdfast.cli.questions import answer_lines
-from holdfast.cli.tables import one_line, print_done, print_list, print_object, short_time
+from holdfast.cli.tables import input_line, one_line, print_done, print_list, print_object, short_time
 from holdfast.domain.content import Json
 from holdfast.domain.run import Priority
 from holdfast.domain.task_ids import run_id_of
@@ -85,7 +85,7 @@ def list_tasks(
             ("status", lambda task: task["status"]),
             ("agent", lambda task: task["agent_name"]),
             ("created", lambda task: short_time(task["created_at"])),
-            ("input", lambda task: one_line(task["input"])),
+            ("input", lambda task: input_line(task["input"])),
         ],
         empty="no tasks",
     )

@@ -20,6 +20,10 @@ _POOL_CHARS: Final = frozenset(string.ascii_lowercase + string.digits + "-_")
 MAX_POOLS: Final = 100
 """Pools of one worker or one key."""
 MAX_WEIGHT: Final = 100
+BEAT_SECONDS: Final = 5.0
+"""Seconds between two notes that a worker lives, for people; the leases of its runs are renewed more often."""
+WORKER_TIMEOUT_SECONDS: Final = 2 * BEAT_SECONDS + 1
+"""Seconds after which a worker counts as gone: it missed two beats."""
 
 
 class ClaimFilter(msgspec.Struct, frozen=True, kw_only=True):

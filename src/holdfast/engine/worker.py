@@ -18,7 +18,7 @@ from holdfast.concurrency import cancel_and_wait
 from holdfast.domain.commit import Lease
 from holdfast.domain.errors import HoldfastError, Invalid, Unavailable
 from holdfast.domain.ids import OwnerId
-from holdfast.domain.worker import DEFAULT_CLAIM, ClaimFilter, NewWorker
+from holdfast.domain.worker import BEAT_SECONDS, DEFAULT_CLAIM, ClaimFilter, NewWorker
 from holdfast.engine.leases import (
     MAX_BLOCKED_SECONDS,
     ActiveRun,
@@ -40,8 +40,6 @@ DEFAULT_DRAIN_TIMEOUT: Final = timedelta(seconds=20)
 MAX_STARTS_PER_TURN: Final = 32
 """Runs of one claim that start in one turn of the event loop: more would keep everybody else waiting."""
 MAX_CLAIM_BATCH: Final = 1000
-BEAT_SECONDS: Final = 10.0
-"""Seconds between two notes that a worker lives, for people; the leases of its runs are renewed more often."""
 LEAVE_SECONDS: Final = 2.0
 
 _log: Final = logging.getLogger("holdfast.engine")

@@ -9,6 +9,7 @@ from holdfast.domain.instant import instant, maybe_instant
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, check_page_size
 from holdfast.domain.run import Priority, RunStatus
 from holdfast.domain.worker import (
+    WORKER_TIMEOUT_SECONDS,
     HeldRun,
     NewWorker,
     Queue,
@@ -24,8 +25,7 @@ from holdfast.store.encoding import dump_json, load_json, parse_cursor, to_page
 from holdfast.store.spaces import lock_space_shared, space_key
 from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
 
-WORKER_TIMEOUT_MS: Final = 30_000
-"""A worker that was not heard of for this long is shown as dead."""
+WORKER_TIMEOUT_MS: Final = round(WORKER_TIMEOUT_SECONDS * 1000)
 FORGET_WORKERS_MS: Final = 24 * 3600 * 1000
 
 

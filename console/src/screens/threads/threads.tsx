@@ -58,12 +58,13 @@ export function Threads() {
         </div>
       </header>
       <NewThread />
-      <Rows list={list} filtered={title !== ""} />
+      <Rows list={list} none={title ? words.noMatch : status ? words.noArchived : null} />
     </main>
   );
 }
 
-function Rows({ list, filtered }: { list: ThreadList; filtered: boolean }) {
+/** `none` says that no thread fits the filters. */
+function Rows({ list, none }: { list: ThreadList; none: string | null }) {
   const { route } = useLocation();
   const chosen = useSignal(-1);
   const scroller = useRef<HTMLDivElement>(null);
@@ -83,8 +84,8 @@ function Rows({ list, filtered }: { list: ThreadList; filtered: boolean }) {
   if (list.error.value && !items) return <Failure error={list.error.value} retry={list.refresh} />;
   if (!items) return <Loading rows={8} label={words.loadingThreads} />;
   if (items.length === 0)
-    return filtered ? (
-      <Empty>{words.noMatch}</Empty>
+    return none !== null ? (
+      <Empty>{none}</Empty>
     ) : (
       <Empty command={words.startCommand(firstAgent())}>{words.noThreads}</Empty>
     );

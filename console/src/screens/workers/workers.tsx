@@ -1,6 +1,6 @@
 /** The queue by priority and age, and the workers with what they hold and since when. */
 import { useEffect } from "preact/hooks";
-import { post, serverTime } from "../../api/client";
+import { post } from "../../api/client";
 import { BASE } from "../../api/space";
 import type { QueueView, WorkerView } from "../../api/types";
 import { Act } from "../../parts/act";
@@ -42,16 +42,10 @@ export function Workers() {
   );
 }
 
-/** A worker says that it lives every ten seconds. */
-const SILENT_MS = 20_500;
-
-const isSilent = (worker: WorkerView): boolean =>
-  worker.alive && serverTime() - Date.parse(worker.last_beat_at) > SILENT_MS;
-
 function standing(workers: readonly WorkerView[]): string {
-  const silent = workers.filter(isSilent).length;
-  const alive = workers.filter((each) => each.alive).length - silent;
-  return `${alive} alive${silent ? `, ${silent} silent` : ""}`;
+  const alive = workers.filter((each) => each.alive).length;
+  const gone = workers.length - alive;
+  return `${alive} alive${gone ? `, ${gone} gone` : ""}`;
 }
 
 function Queue({ queue, refresh }: { queue: QueueView; refresh: () => void }) {
@@ -115,23 +109,21 @@ function Queue({ queue, refresh }: { queue: QueueView; refresh: () => void }) {
 function Worker({ worker }: { worker: WorkerView }) {
   const pools = worker.pools ?? [];
   const held = worker.runs.length + worker.other_runs;
-  const silent = isSilent(worker);
   const note = worker.lost_leases > 0 ? `, lost ${plural(worker.lost_leases, "lease")}` : "";
   return (
     <div class="worker">
       <p>
-        <Dot mark={silent ? "" : worker.alive ? "live" : "failed"} /> <b class="mono">{worker.id}</b>{" "}
+        <Dot mark={worker.alive ? "live" : "failed"} /> <b class="mono">{worker.id}</b>{" "}
         <span class="quiet">
           {[worker.host, worker.pid ? `process ${worker.pid}` : "", worker.version].filter(Boolean).join(" · ")}
         </span>
       </p>
       <p class="quiet">
-        {!worker.alive && <span class="fail">gone. </span>}
+        {!worker.alive && <span class="fail">gone: its runs go on elsewhere when their leases end. </span>}
         {count(held)} of {count(worker.concurrency)} busy{note}, heard of <Ago at={worker.last_beat_at} />, started{" "}
         <Ago at={worker.started_at} />
         {pools.length > 0 && `, ${pools.length === 1 ? "pool" : "pools"} ${pools.join(", ")}`}
       </p>
-      {silent && <p class="fail">{words.silentWorker}</p>}
       <ul class="lines">
         {worker.runs.map((run) => (
           <li key={run.run_id}>
