@@ -13,6 +13,8 @@ from holdfast.domain.instant import Instant, Millis, instant
 from holdfast.domain.new_run import NewRun
 from holdfast.domain.run import RunStatus
 from holdfast.domain.schedule import (
+    KEEP_FIRINGS,
+    KEEP_NEWEST_FIRINGS,
     MAX_MISSED_PER_FIRING,
     MAX_QUEUED_FIRINGS,
     Firing,
@@ -300,6 +302,38 @@ async def test_the_same_delivery_of_a_hook_fires_once(stores: list[Store]) -> No
     assert other.run_id != fired[0].run_id
     with pytest.raises(NotFound):
         await stores[0].schedules.find_by_hook(b"x" * 32)
+
+
+async def test_old_firings_are_dropped_but_the_newest_checks_and_those_of_active_runs(
+    store: Store, clock: HeldClock
+) -> None:
+    far = instant(Millis(clock.now() + 366 * 24 * 3_600_000))
+    schedule = await make(store, cron=None, at=far, overlap=Overlap.QUEUE)
+
+    async def fire(cause: FiringCause = FiringCause.MANUAL) -> Firing:
+        firing = await store.schedules.trigger(SPACE, schedule.id, cause=cause, build=build)
+        assert firing.run_id is not None
+        if cause is not FiringCause.HOOK:
+            await store.runs.end(SPACE, firing.run_id)
+        return firing
+
+    async def kept() -> list[str]:
+        return [firing.id for firing in (await store.schedules.firings(SPACE, schedule.id, limit=200)).items]
+
+    old = [await fire(cause) for cause in (FiringCause.HOOK, FiringCause.CHECK, FiringCause.MANUAL)]
+    clock.tick(KEEP_FIRINGS)
+    newer = [await fire() for _ in range(KEEP_NEWEST_FIRINGS)]
+    assert len(await kept()) == len(old) + len(newer)  # none is older than that
+    clock.tick(MINUTE)
+    last = await fire()
+    assert await kept() == [each.id for each in (last, *reversed(newer), *reversed(old[:2]))]
+    assert old[0].run_id is not None
+    await store.runs.end(SPACE, old[0].run_id)
+    latest = await fire()
+    assert await kept() == [each.id for each in (latest, last, *reversed(newer), old[1])]
+    clock.tick(KEEP_FIRINGS + MINUTE)
+    await fire()
+    assert len(await kept()) == KEEP_NEWEST_FIRINGS + 1
 
 
 async def test_a_deleted_schedule_leaves_its_runs(store: Store, clock: HeldClock, where: str | Path) -> None:

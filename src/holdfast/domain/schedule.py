@@ -7,6 +7,7 @@ clock, so that a clock that is set back fires nothing twice.
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Final, TypeAlias
@@ -31,6 +32,9 @@ MAX_MISSED_PER_FIRING: Final = 1_000
 """Missed times that one transaction records; the next transaction continues."""
 MAX_QUEUED_FIRINGS: Final = 100
 """Active runs of a schedule with `overlap: queue`; a firing beyond them is skipped."""
+KEEP_FIRINGS: Final = timedelta(days=30)
+KEEP_NEWEST_FIRINGS: Final = 50
+"""Firings of a schedule that are kept however old they are."""
 MAX_JITTER_SECONDS: Final = 86_400
 MAX_WINDOW_SECONDS: Final = 366 * 86_400
 DEFAULT_WINDOW_SECONDS: Final = 86_400

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.domain.packages import has_extra, install_command
 from holdfast.memory.analyser import UNSPACED_CHARS, fold
@@ -48,6 +48,20 @@ _MEAN_JAPANESE_NORM: Final = 1.7
 
 _UNSPACED_RUN: Final = re.compile(f"[{UNSPACED_CHARS}]+")
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+
+
+class Subjects(NamedTuple):
+    """Tokens of subjects, prepared for comparisons."""
+
+    number: int
+    known: list[int]
+    """Numbers of the subjects that have tokens."""
+    starts: "NDArray[Any]"
+    """Where the tokens of each known subject begin in `places`."""
+    tokens: "NDArray[Any]"
+    """The distinct tokens of all."""
+    places: "NDArray[Any]"
+    weights: "NDArray[Any]"
 
 
 class StaticVectors:
@@ -148,24 +162,31 @@ class StaticVectors:
                 found[rows[:, None], columns] = table.cosines(wanted[rows] - first, tokens[columns] - first)
         return found
 
-    def similarities(self, subjects: "Sequence[NDArray[Any]]", text: "NDArray[Any]") -> list[float]:
-        """Return how much of each subject a text is about, both given as tokens, from 0 to 1.
+    def subjects(self, subjects: "Sequence[NDArray[Any]]") -> "Subjects":
+        """Prepare the tokens of subjects for comparisons with texts."""
+        import numpy
+
+        known = [number for number, tokens in enumerate(subjects) if len(tokens)]
+        every = numpy.concatenate([numpy.empty(0, dtype=numpy.uint16), *(subjects[number] for number in known)])
+        starts = numpy.cumsum([0, *(len(subjects[number]) for number in known[:-1])])
+        tokens, places = numpy.unique(every, return_inverse=True)
+        return Subjects(len(subjects), known, starts, tokens, places, self._weights(tokens)[places])
+
+    def similarities(self, subjects: "Subjects", text: "NDArray[Any]") -> list[float]:
+        """Return how much of each subject a text, given as tokens, is about, from 0 to 1.
 
         Each token of a subject counts by its best cosine with a token of the text, weighted by its rarity (MaxSim).
         """
         import numpy
 
-        found = [0.0] * len(subjects)
-        known = [number for number, tokens in enumerate(subjects) if len(tokens)]
-        if known and len(text):
-            starts = numpy.cumsum([0, *(len(subjects[number]) for number in known[:-1])])
-            every, places = numpy.unique(numpy.concatenate([subjects[number] for number in known]), return_inverse=True)
-            best = self.token_cosines(every, numpy.unique(text)).max(axis=1).clip(min=0)
-            weights = self._weights(every)[places]
-            best = best[places]
+        found = [0.0] * subjects.number
+        if subjects.known and len(text):
+            cosines = self.token_cosines(subjects.tokens, numpy.unique(text))
+            best = cosines.max(axis=1).clip(min=0)[subjects.places]
+            weights, starts = subjects.weights, subjects.starts
             scores = numpy.add.reduceat(best * weights, starts) / numpy.add.reduceat(weights, starts)
-            for number, score in zip(known, scores, strict=True):
-                found[number] = min(float(score), 1.0)
+            for number, score in zip(subjects.known, scores.tolist(), strict=True):
+                found[number] = min(score, 1.0)
         return found
 
     def _weights(self, tokens: "NDArray[Any]") -> "NDArray[Any]":

@@ -77,7 +77,11 @@ class Schedules(Protocol):
         limit: int = DEFAULT_PAGE_SIZE,
         cursor: str | None = None,
     ) -> Page[Firing]:
-        """Return firings, newest first."""
+        """Return firings, newest first.
+
+        With a new firing, old ones are dropped: older than `KEEP_FIRINGS`, not among the newest `KEEP_NEWEST_FIRINGS`,
+        no check of a judge, and without an active run.
+        """
 
     async def fire(
         self, claim: TimerClaim, *, build: BuildRun | None = None, failure: str | None = None

@@ -6,7 +6,7 @@ the condition and of the timer, so that it never waits for a schedule that is be
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from holdfast.domain.condition import (
     ANY_EVENT,
@@ -27,12 +27,9 @@ from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.run import Mode, Run, RunStatus
 from holdfast.domain.untrusted import SOURCE_METADATA_KEY
 from holdfast.memory.analyser import terms
-from holdfast.memory.static_vectors import static_vectors
+from holdfast.memory.static_vectors import Subjects, static_vectors
 from holdfast.store.encoding import dump_json, load_json
 from holdfast.store.transaction import Row, Transaction, store_time
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MAX_COMPARED_CONTEXTS: Final = 500
 """Contexts of a space, and of a thread, whose meaning a message is compared with: the newest. Terms find any."""
@@ -95,13 +92,13 @@ async def _note_messages(tx: Transaction, said: Sequence[tuple[int, Occurrence]]
         rows = {
             row["reminder_key"]: row for row in await tx.all("contexts_with_terms", terms=dump_json(found), **where)
         }
-        scores = {key: overlap_score(terms(_context(row).subject), found) for key, row in rows.items()}
+        scores = {key: overlap_score(terms(_context(row["spec"]).subject), found) for key, row in rows.items()}
         newest = await tx.all("newest_contexts", limit=MAX_COMPARED_CONTEXTS, **where)
         for row, score in zip(newest, _similarities(newest, what.text), strict=True):
             key = row["reminder_key"]
             rows[key], scores[key] = row, max(score, scores.get(key, 0.0))
         for key, score in sorted(scores.items()):
-            if score >= _context(rows[key]).threshold:
+            if score >= _context(rows[key]["spec"]).threshold:
                 reason = f"a message is about it (score {score:.2f})"
                 await meet_condition(tx, rows[key], reason=reason, now=await store_time(tx))
 
@@ -111,21 +108,21 @@ def _similarities(contexts: Sequence[Row], text: str) -> list[float]:
     if not contexts:
         return []
     tables = static_vectors()
-    return tables.similarities([_subject_tokens(row["spec"]) for row in contexts], tables.tokens(text))
+    return tables.similarities(_subjects(tuple(row["spec"] for row in contexts)), tables.tokens(text))
 
 
-def _context(row: Row) -> ContextCondition:
-    context = load_spec(row)
-    assert isinstance(context, ContextCondition)
-    return context
+@lru_cache(maxsize=8)
+def _subjects(specs: tuple[str, ...]) -> Subjects:
+    """Return stored contexts as subjects; message after message is compared with the same ones."""
+    tables = static_vectors()
+    return tables.subjects([tables.tokens(_context(spec).subject)[:MAX_SUBJECT_TOKENS] for spec in specs])
 
 
 @lru_cache(maxsize=8_192)
-def _subject_tokens(spec: str) -> "NDArray[Any]":
-    """Return the tokens of a stored context; the same text is split once."""
+def _context(spec: str) -> ContextCondition:
     context = load_condition(load_json(spec))
     assert isinstance(context, ContextCondition)
-    return static_vectors().tokens(context.subject)[:MAX_SUBJECT_TOKENS]
+    return context
 
 
 async def note_answer(tx: Transaction, space: int, run: Run, output: Json) -> None:

@@ -1,6 +1,8 @@
 """Firings in SQL: what a schedule does at a due time, recorded in the transaction that does it."""
 
 from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -17,6 +19,8 @@ from holdfast.domain.placement import OnBusy
 from holdfast.domain.reminder import TriggerType, priority_of_rank
 from holdfast.domain.run import RunStatus, WaitsFor
 from holdfast.domain.schedule import (
+    KEEP_FIRINGS,
+    KEEP_NEWEST_FIRINGS,
     MAX_QUEUED_FIRINGS,
     Firing,
     FiringCause,
@@ -43,6 +47,8 @@ from holdfast.store.threads import thread_row
 from holdfast.store.timers import settle_timer
 from holdfast.store.transaction import Row, Transaction, store_time
 
+DROP_BATCH: Final = 100
+"""Old firings that each new one looks at: few, so that no firing waits for it."""
 _plan_decoder = msgspec.json.Decoder(SchedulePlan)
 
 
@@ -128,6 +134,7 @@ async def _fire_due(
         ],
     )
     if decision.fires is None:
+        await _drop_old_firings(tx, row)
         return []
     firing = await perform(tx, row, due=decision.fires, cause=cause, build=build, failure=failure)
     return [] if firing is None else [firing]
@@ -182,9 +189,21 @@ async def perform(
         thread_id=done.thread_id,
         outcome=done.outcome.value,
     )
+    await _drop_old_firings(tx, row)
     found = await tx.one("firing", firing_key=added["firing_key"])
     assert found is not None
     return to_firing(found)
+
+
+async def _drop_old_firings(tx: Transaction, row: Row) -> None:
+    await tx.run(
+        "drop_old_firings",
+        schedule_key=row["schedule_key"],
+        space_key=row["space_key"],
+        before=tx.now - KEEP_FIRINGS // timedelta(milliseconds=1),
+        newest=KEEP_NEWEST_FIRINGS - 1,
+        limit=DROP_BATCH,
+    )
 
 
 async def _act(

@@ -23,10 +23,10 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 def test_vectors_find_twice_as_many_messages_as_words_do() -> None:
     subjects, tables = msgspec.json.decode(SUBJECTS.read_bytes(), type=list[Subject]), static_vectors()
     assert tables.notice is None
-    tokens = [tables.tokens(each.about) for each in subjects]
+    about = tables.subjects([tables.tokens(each.about) for each in subjects])
 
     def scores(text: str) -> list[float]:
-        return tables.similarities(tokens, tables.tokens(text))
+        return tables.similarities(about, tables.tokens(text))
 
     def by_words(about: str, text: str) -> bool:
         return overlap_score(terms(about), terms(text)) >= DEFAULT_THRESHOLD
@@ -45,7 +45,11 @@ def test_vectors_find_twice_as_many_messages_as_words_do() -> None:
 
 def test_unknown_words_and_empty_texts_are_near_to_nothing() -> None:
     tables = static_vectors()
-    assert tables.similarities([tables.tokens(""), tables.tokens("dog")], tables.tokens("")) == [0.0, 0.0]
-    assert tables.similarities([], tables.tokens("dog")) == []
-    (empty, same) = tables.similarities([tables.tokens("。！"), tables.tokens("犬")], tables.tokens("犬が好き"))
+
+    def similarities(subjects: list[str], text: str) -> list[float]:
+        return tables.similarities(tables.subjects([tables.tokens(each) for each in subjects]), tables.tokens(text))
+
+    assert similarities(["", "dog"], "") == [0.0, 0.0]
+    assert similarities([], "dog") == []
+    (empty, same) = similarities(["。！", "犬"], "犬が好き")
     assert empty == 0.0 and same > 0.99

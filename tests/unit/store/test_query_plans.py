@@ -1,11 +1,11 @@
-"""Query plans: lists, run counts and claims read indexes, and never a whole table."""
+"""Query plans: lists, run counts, claims, and what is due or concerned, read indexes, and never a whole table."""
 
 import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import asyncpg
 import pytest
@@ -15,6 +15,15 @@ from holdfast.bus.local import LocalBus
 from holdfast.store.postgres.transaction import STATEMENTS as POSTGRES_STATEMENTS
 from holdfast.store.sqlite.transaction import STATEMENTS
 from tests.support.postgres import PostgresServer
+
+CROWD: Final = """
+INSERT INTO timers (space_key, id, kind, due_at, state, created_at)
+SELECT 1, 'sch_' || n, 'schedule', 4000000000000, 'scheduled', 1 FROM generate_series(1, 20000) n;
+INSERT INTO conditions (reminder_key, space_key, id, event, agent, thread_id, spec, armed, armed_at, matches)
+SELECT n, 1, 'rem_' || n, 'run.completed', 'agent-' || n % 1000, '', '{}', 1, 1, '[]' FROM generate_series(1, 20000) n;
+ANALYZE;
+"""
+"""Schedules and conditions that are not due and not concerned."""
 
 
 async def query_plan(path: Path, name: str) -> list[str]:
@@ -41,6 +50,47 @@ async def test_a_claim_of_deliveries_goes_from_webhook_to_webhook(tmp_path: Path
     reads = [step for step in steps if " d " in step]
     assert len(reads) == 3 and all("COVERING INDEX" in step or "deliveries_of_webhook" in step for step in reads), steps
     assert any("deliveries_of_webhook (webhook_key=? AND due_at<?)" in step for step in reads), steps
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("claim_timers", "timers_due (due_at<?)"),
+        ("next_due", "timers_due"),
+        ("armed_conditions", "conditions_armed (space_key=? AND event=? AND agent=? AND thread_id=?)"),
+        ("contexts_with_terms", "PRIMARY KEY (space_key=? AND term=?)"),
+        ("newest_contexts", "conditions_armed (space_key=? AND event=? AND agent=? AND thread_id=?)"),
+    ],
+)
+async def test_what_is_due_or_concerned_is_found_behind_any_number_of_others(
+    tmp_path: Path, name: str, index: str
+) -> None:
+    steps = await query_plan(tmp_path / "holdfast.db", name)
+    assert [step for step in steps if index in step], steps
+    assert [step for step in steps if step in ("SCAN timers", "SCAN c", "SCAN conditions")] == [], steps
+
+
+async def test_postgresql_finds_what_is_due_or_concerned_among_many_others(postgres: PostgresServer) -> None:
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("claim_timers", {"owner": "me", "lease": 1_000, "limit": 100}, "timers_due"),
+        ("next_due", {}, "timers_due"),
+        (
+            "armed_conditions",
+            {"space_key": [1], "event": ["run.completed"], "agent": ["bot"], "thread_id": [""]},
+            "conditions_armed",
+        ),
+    ]
+    connection = await asyncpg.connect(await postgres.create_store("query_plans"))
+    try:
+        await connection.execute(CROWD)
+        for name, values, index in cases:
+            statement = POSTGRES_STATEMENTS[name]
+            given = [values.get(parameter) for parameter in statement.parameters]
+            plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN {statement.sql}", *given))
+            assert f" using {index} on " in plan and "Seq Scan" not in plan, plan
+    finally:
+        await connection.close()
+        await postgres.drop_database("query_plans")
 
 
 async def test_the_runs_of_a_schedule_are_found_behind_skipped_times(tmp_path: Path) -> None:

@@ -75,11 +75,11 @@ ON CONFLICT (reminder_key) DO UPDATE
 SELECT * FROM conditions WHERE reminder_key = :reminder_key;
 
 -- name: newest_contexts
-SELECT * FROM (SELECT * FROM conditions
+SELECT * FROM (SELECT reminder_key, space_key, id, spec FROM conditions
                 WHERE space_key = :space_key AND event = 'message' AND agent = '' AND thread_id = '' AND armed = 1
                 ORDER BY reminder_key DESC LIMIT :limit) AS anywhere
 UNION ALL
-SELECT * FROM (SELECT * FROM conditions
+SELECT * FROM (SELECT reminder_key, space_key, id, spec FROM conditions
                 WHERE space_key = :space_key AND event = 'message' AND agent = '' AND thread_id = :thread_id AND armed = 1
                 ORDER BY reminder_key DESC LIMIT :limit) AS here;
 

@@ -67,6 +67,21 @@ SELECT f.*, c.id AS schedule_id, h.status AS run_status
   LEFT JOIN run_heads h ON h.run_key = r.run_key
  WHERE f.firing_key = :firing_key;
 
+-- name: drop_old_firings
+-- Of the oldest firings of a schedule. Checks stay, because the budget of a judge is counted from them, and so do those
+-- whose run has not ended.
+DELETE FROM firings WHERE firing_key IN (
+    SELECT f.firing_key
+      FROM (SELECT * FROM firings
+             WHERE schedule_key = :schedule_key
+               AND firing_key < (SELECT firing_key FROM firings WHERE schedule_key = :schedule_key
+                                  ORDER BY firing_key DESC LIMIT 1 OFFSET :newest)
+             ORDER BY firing_key LIMIT :limit) f
+      LEFT JOIN runs r ON r.space_key = :space_key AND r.id = f.run_id
+      LEFT JOIN run_heads h ON h.run_key = r.run_key
+     WHERE f.created_at < :before AND f.cause <> 'check'
+       AND COALESCE(h.status, '') NOT IN ('pending', 'queued', 'running', 'waiting'));
+
 -- name: firing_due
 SELECT firing_key FROM firings WHERE schedule_key = :schedule_key AND due_at = :due_at AND cause = 'due';
 
