@@ -28,6 +28,14 @@ Ids = dict[str, Json]
 """Ids of related objects by path parameter; `item` is a `task_id` of the native API."""
 
 
+AGENT: Final[Json] = {
+    "settings": {"model": "scripted:script.json"},
+    "instructions": "Say hello.",
+    "scripts": {"script.json": {"turns": [{"say": "hello"}]}},
+}
+"""The definition of an agent of a space."""
+
+
 @contextmanager
 def serve_with_key(folder: Path) -> Iterator[tuple[Server, str]]:
     """Serve a workspace with scripted agents, and yield the server and an admin key."""
@@ -83,6 +91,7 @@ class ExampleData:
             "retract_memory": self._new_memory,
             "delete_memory_file": self._new_memory_file,
             "delete_memory_file_of_agent": self._new_memory_file,
+            **dict.fromkeys(("replace_agent", "update_agent", "delete_agent"), self._new_agent),
             "update_skill": self._new_skill,
             "delete_skill": self._new_skill,
             "update_schedule": self._new_schedule,
@@ -191,6 +200,9 @@ class ExampleData:
     def _new_skill(self) -> Ids:
         body = {"name": f"skill-{uuid4().hex}", "description": "d", "instructions": "i"}
         return {"skill_id": self._send("/api/skills", body)["id"]}
+
+    def _new_agent(self) -> Ids:
+        return {"name": self._send("/api/agents", {"name": uuid4().hex, **AGENT})["name"]}
 
     def _new_schedule(self) -> Ids:
         body = {"cron": "0 0 1 1 *", "action": {"type": "notify", "message": "new year"}, "hook": True}

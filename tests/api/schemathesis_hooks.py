@@ -15,7 +15,7 @@ import schemathesis
 from schemathesis import Case, HookContext, Response
 
 from holdfast.domain.content import Json
-from tests.api.example_data import AGENTS, ENTITY, MODEL, ExampleData, Ids
+from tests.api.example_data import AGENT, AGENTS, ENTITY, MODEL, ExampleData, Ids
 
 _BODIES: Final[dict[str, Json]] = {
     "call_model": {"model": MODEL, "messages": [{"content": "hello"}]},
@@ -30,6 +30,9 @@ _BODIES: Final[dict[str, Json]] = {
     "update_reminder": {"content": "hello"},
     "create_webhook": {"url": "http://127.0.0.1:1024/", "events": ["webhook.*"]},
     "update_webhook": {"description": "hello"},
+    "create_agent": {"name": "{new}", **AGENT},
+    "replace_agent": AGENT,
+    "update_agent": {"instructions": "hello {new}"},
     "create_skill": {"name": "{new}", "description": "hello", "instructions": "hello"},
     "create_key": {"name": "hello", "scope": "read", "every_space": True},
     "create_plan_item": {"title": "hello", "subtasks": [{"title": "mix"}]},

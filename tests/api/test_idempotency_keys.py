@@ -88,29 +88,29 @@ def test_every_response_that_may_be_a_repeat_has_the_header() -> None:
 
 
 async def _create_thread(site: Site) -> PostRequest:
-    async def count() -> int:
-        return len([each for each in await _all(site, "/api/threads") if each["title"] == "once"])
-
+    count = partial(_count, site, "/api/threads", title="once")
     return PostRequest("/api/threads", {"title": "once", "agent_type": "bot"}, {"title": "other"}, count)
 
 
 async def _create_space(site: Site) -> PostRequest:
-    async def count() -> int:
-        return len([each for each in await _all(site, "/api/spaces") if each["id"] == "once"])
-
+    count = partial(_count, site, "/api/spaces", id="once")
     return PostRequest("/api/spaces", {"id": "once"}, {"id": "once", "name": "Once"}, count)
 
 
 async def _upload_file(site: Site) -> PostRequest:
-    async def count() -> int:
-        return len([each for each in await _all(site, "/api/files") if each["name"] == "once.txt"])
-
+    count = partial(_count, site, "/api/files", name="once.txt")
     return PostRequest("/api/files", b"one", b"two", count, query="?name=once.txt")
 
 
 async def _create_skill(site: Site) -> PostRequest:
     body = {"name": f"once-{uuid4().hex}", "description": "d", "instructions": "i"}
     return PostRequest("/api/skills", body, {**body, "instructions": "x"}, partial(_versions, site, body["name"]))
+
+
+async def _create_agent(site: Site) -> PostRequest:
+    body = {"name": f"once-{uuid4().hex}", "settings": {"model": "openai:gpt-5"}, "instructions": "Help."}
+    count = partial(_count, site, "/api/agents", name=body["name"])
+    return PostRequest("/api/agents", body, {**body, "instructions": "Hinder."}, count)
 
 
 async def _import_skill(site: Site) -> PostRequest:
@@ -125,9 +125,7 @@ async def _versions(site: Site, skill: str) -> int:
 async def _create_artifact(site: Site) -> PostRequest:
     path = f"/api/runs/{(await site.play(await site.thread()))['id']}/artifacts"
 
-    async def count() -> int:
-        return len(await _all(site, path))
-
+    count = partial(_count, site, path)
     body = {"type": "doc", "title": "notes", "content": "once"}
     return PostRequest(path, body, {**body, "content": "other"}, count)
 
@@ -145,9 +143,7 @@ async def _create_plan_item(site: Site) -> PostRequest:
 async def _create_run(site: Site) -> PostRequest:
     path = f"/api/threads/{await site.thread()}/runs"
 
-    async def count() -> int:
-        return len(await _all(site, path))
-
+    count = partial(_count, site, path)
     return PostRequest(path, {"input": "once"}, {"input": "other"}, count, query="?wait=30")
 
 
@@ -313,6 +309,7 @@ REQUESTS: Final[dict[str, Callable[[Site], Awaitable[PostRequest]]]] = {
     "create_space": _create_space,
     "upload_file": _upload_file,
     "create_artifact": _create_artifact,
+    "create_agent": _create_agent,
     "create_skill": _create_skill,
     "import_skill": _import_skill,
     "create_plan_item": _create_plan_item,
@@ -341,6 +338,10 @@ REQUESTS: Final[dict[str, Callable[[Site], Awaitable[PostRequest]]]] = {
 def _without_state(operation: str, body: dict[str, Json]) -> dict[str, Json]:
     """Return a response without the status of a task, which is the current one also in a repeat."""
     return {name: value for name, value in body.items() if (operation, name) != ("create_task", "status")}
+
+
+async def _count(site: Site, path: str, **fields: Json) -> int:
+    return len([each for each in await _all(site, path) if fields.items() <= each.items()])
 
 
 async def _all(site: Site, path: str) -> list[Json]:

@@ -102,9 +102,10 @@ STANDARD_REGEX_USERS: Final[dict[str, str]] = {
     "tools/permissions/shell/scan.py": _ONE_PASS,
     "tools/permissions/shell/wrappers.py": _ONE_PASS,
     "tools/permissions/shell_policy.py": _ONE_PASS,
-    "workspace/agents.py": _OPERATOR,
+    "workspace/agent_file.py": _ONE_PASS,
     "workspace/json_files.py": _ONE_PASS,
     "workspace/settings_file.py": _OPERATOR,
+    "workspace/space_agents.py": _ONE_PASS,
     "workspace/tools.py": _OPERATOR,
 }
 

@@ -396,3 +396,31 @@ for verb in sys.argv[1:]:
     assert offered["space show"] == offered["run list --space"] == ["default"]
     assert [offered[verb] for verb in ("daemon show", "webhook show", "skill show")] == [[]] * 3
     assert offered["run show"][0].startswith("run_") and offered["thread show"][0].startswith("thr_")
+
+
+def test_an_agent_of_the_space_is_made_from_a_folder_edited_and_deleted(server: Server, tmp_path: Path) -> None:
+    url = ["--url", server.url]
+    workspace = AgentWorkspace(tmp_path / "other", tmp_path / "unused.db")
+    workspace.agent(say("filed"), name="clerk", description="files")
+    source = str(workspace.folder / "agents" / "clerk")
+    (workspace.folder / "broken").mkdir()
+    (workspace.folder / "broken" / "agent.json").write_text("{")
+    made, again, missing, broken = run_all(
+        [
+            ["agent", "create", "clerk", source, *url],
+            ["agent", "create", "bot", source, *url],
+            ["agent", "create", "other", str(tmp_path / "nowhere"), *url],
+            ["agent", "create", "other", str(workspace.folder / "broken"), *url],
+        ]
+    )
+    assert (made.code, made.err[:22]) == (0, "created clerk, version"), made
+    assert again.code == 1 and "belongs to the workspace" in again.err
+    assert missing.code != 0 and "cannot read" in missing.err and "Traceback" not in missing.err
+    assert broken.code != 0 and "is not JSON" in broken.err
+    workspace.configure("clerk", description="files more")
+    (edited,) = run_all([["agent", "edit", "clerk", source, *url]])
+    assert edited.err.startswith("new runs of clerk get version "), edited
+    (shown,) = run_all([["agent", "show", "clerk", "--json", *url]])
+    assert json.loads(shown.out)["description"] == "files more"
+    (deleted,) = run_all([["agent", "delete", "clerk", *url]])
+    assert (deleted.code, deleted.err) == (0, "deleted clerk\n")

@@ -56,7 +56,7 @@ def _wrapped(value: Any) -> Any:
         return value if isinstance(value, str) else Threaded(value)
     if value.__name__ == "run":
         return lambda run_id: Threaded(value(run_id))
-    if value.__name__ in ("list", "stream", "tree", "events", "steps", "children", "artifacts", "follow"):
+    if value.__name__ in ("list", "versions", "stream", "tree", "events", "steps", "children", "artifacts", "follow"):
         return lambda *args, **options: _iterated(iter(value(*args, **options)))
 
     async def call(*args: Any, **options: Any) -> Any:

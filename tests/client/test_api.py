@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from holdfast import Conflict, HoldfastApi, Invalid, NotFound, RunFailed, Waiting
+from holdfast.domain.content import Json
 from holdfast.domain.run import RunStatus
 
 
@@ -169,3 +170,23 @@ async def test_a_repeated_start_with_one_key_is_one_run(hf: HoldfastApi) -> None
     key = f"key-{id(hf)}"
     first = await hf.start("bot", "once", idempotency_key=key)
     assert (await hf.start("bot", "once", idempotency_key=key)).id == first.id
+
+
+async def test_an_agent_of_the_space_is_created_changed_and_deleted(hf: HoldfastApi) -> None:
+    settings: dict[str, Json] = {"model": "scripted:script.json"}
+    scripts: dict[str, Json] = {"script.json": {"turns": [{"say": "filed"}]}}
+    made = await hf.agents.create("clerk", settings=settings, instructions="File.", scripts=scripts)
+    assert (made.name, made.space_id, made.skills) == ("clerk", "default", "auto")
+    assert await (await hf.start("clerk", "go")).result() == "filed"
+    changed = await hf.agents.update("clerk", soul="calm")
+    assert (changed.soul, changed.version != made.version) == ("calm", True)
+    replaced = await hf.agents.replace("clerk", settings=settings, instructions="File.", scripts=scripts)
+    assert replaced.version == made.version
+    assert len([each async for each in hf.agents.versions("clerk")]) == 2
+    with pytest.raises(Conflict):
+        await hf.agents.create("clerk", settings=settings, instructions="File.", scripts=scripts)
+    with pytest.raises(Conflict):
+        await hf.agents.delete("bot")
+    await hf.agents.delete("clerk")
+    with pytest.raises(NotFound):
+        await hf.agents.get("clerk")

@@ -14,7 +14,7 @@ from holdfast.domain.agent_version import (
     NewAgentVersion,
     make_bundle,
 )
-from holdfast.domain.errors import Conflict, Invalid, NotFound, TooLarge
+from holdfast.domain.errors import Conflict, IdTaken, Invalid, NotFound, TooLarge, VersionChanged
 from holdfast.domain.ids import SpaceId
 from holdfast.store.store import Store
 from tests.conformance.conftest import OTHER, SPACE
@@ -189,3 +189,69 @@ async def test_processes_that_publish_at_once_agree(stores: list[Store]) -> None
     head = await stores[0].agent_versions.head(None, "bot")
     assert head.active == head.published and head.active in {each.digest for each in new}
     assert len((await stores[0].agent_versions.page(None, "bot")).items) == 3
+
+
+async def test_an_agent_of_a_space_is_created_once_and_again_after_it_was_deleted(store: Store) -> None:
+    versions, first, second = store.agent_versions, version("1"), version("2")
+    head = await versions.create(SPACE, first, by="ann")
+    assert (head.active, head.published, head.changed_by) == (first.digest, first.digest, "ann")
+    for again in (first, second):
+        with pytest.raises(IdTaken):
+            await versions.create(SPACE, again)
+    assert [each.digest for each in (await versions.page(SPACE, "bot")).items] == [first.digest]
+    assert (await versions.create(OTHER, second)).active == second.digest
+    await versions.delete(SPACE, "bot", by="bob")
+    for missing in (
+        versions.head(SPACE, "bot"),
+        versions.delete(SPACE, "bot"),
+        versions.replace(SPACE, second),
+        versions.activate(SPACE, "bot", first.digest),
+    ):
+        with pytest.raises(NotFound):
+            await missing
+    assert await versions.heads(SPACE) == []
+    assert (await versions.get(SPACE, "bot", first.digest)).bundle == first.bundle
+    digests = [file.digest for file in first.bundle.files]
+    assert await versions.contents(SPACE, "bot", first.digest, digests) == dict(first.contents)
+    assert [each.agent for each in await versions.heads(OTHER)] == ["bot"]
+    assert (await versions.create(SPACE, first, by="cat")).changed_by == "cat"
+    assert (await versions.publish(SPACE, second)).active == second.digest
+    await versions.delete(SPACE, "bot")
+    assert (await versions.publish(SPACE, second)).active == second.digest
+
+
+async def test_an_agent_is_replaced_and_deleted_only_as_it_was_expected(store: Store) -> None:
+    versions, first, second, third = store.agent_versions, version("1"), version("2"), version("3")
+    await versions.create(SPACE, first)
+    assert (await versions.replace(SPACE, second, expected=[first.digest], by="ann")).changed_by == "ann"
+    for stale in (
+        versions.replace(SPACE, third, expected=[first.digest]),
+        versions.delete(SPACE, "bot", expected=[first.digest]),
+    ):
+        with pytest.raises(VersionChanged):
+            await stale
+    assert (await versions.head(SPACE, "bot")).active == second.digest
+    assert [each.digest for each in (await versions.page(SPACE, "bot")).items] == [second.digest, first.digest]
+    await versions.activate(SPACE, "bot", first.digest)
+    head = await versions.replace(SPACE, second)  # `publish` would leave the earlier version active
+    assert (head.active, head.published) == (second.digest, second.digest)
+    done = await asyncio.gather(
+        *(versions.replace(SPACE, version(f"race {n}"), expected=[second.digest]) for n in range(4)),
+        return_exceptions=True,
+    )
+    assert sorted(type(each).__name__ for each in done) == ["AgentHead", *["VersionChanged"] * 3]
+    await versions.delete(SPACE, "bot", expected=[(await versions.head(SPACE, "bot")).active])
+    with pytest.raises(NotFound):
+        await versions.replace(SPACE, first)
+
+
+async def test_a_space_has_a_limited_number_of_agents(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.store.agent_versions.MAX_SPACE_AGENTS", 2)
+    for name in ("ant", "bee"):
+        await store.agent_versions.create(SPACE, version(agent=name))
+    with pytest.raises(Conflict, match="2 agents"):
+        await store.agent_versions.create(SPACE, version(agent="cat"))
+    await store.agent_versions.create(OTHER, version(agent="cat"))
+    await store.agent_versions.delete(SPACE, "ant")
+    await store.agent_versions.create(SPACE, version(agent="cat"))
+    assert [head.agent for head in await store.agent_versions.heads(SPACE)] == ["bee", "cat"]

@@ -171,7 +171,9 @@ PLAIN_BY_PARAMETER: Final[dict[tuple[str, str], Any]] = {
     ("tool_trust.trusted", "source"): "x",
     ("skills.file", "path"): "scripts/x",
     ("skills.version", "version"): 1,
-    **{(f"agent_versions.{name}", "agent"): "bot" for name in ("activate", "head", "get", "page", "contents")},
+    **{
+        (f"agent_versions.{name}", "agent"): "bot" for name in ("activate", "delete", "head", "get", "page", "contents")
+    },
     **{(f"agent_versions.{name}", "digest"): "0" * 64 for name in ("activate", "get", "contents")},
     ("agent_versions.contents", "files"): (),
     **{("tool_trust.trust", name): "x" for name in ("source", "tool", "digest")},

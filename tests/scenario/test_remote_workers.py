@@ -179,16 +179,21 @@ async def test_a_worker_receives_tools_and_scripts_of_skills_and_needs_no_copies
     turns = [calling(call("bash", command=script)), calling(call("where")), say("{$last_tool}")]
     settings: dict[str, Json] = {"permissions": {"allow": ["bash"]}, "tainted": "allow", "skills": ["weigh"]}
     workshop.agent(*turns, name="planner", tools=["where", "bash"], **settings)
+    of_space = {"model": "scripted:script.json", "tools": ["where", "bash"], **settings}
+    clerk: Json = {"settings": of_space, "instructions": "x", "scripts": {"script.json": {"turns": list(turns)}}}
     folder.mkdir()
     (folder / "settings.json").write_text('{"sandbox": "off"}')
     with run_server(tmp_path, "--workers", "0", "--quiet") as server:
         async with run_worker(folder, server.url):
-            (run,) = await wait_until_done(server, [server.start("planner")])
-        messages = server.request(f"/api/threads/{run['thread_id']}/messages")["items"]
-    assert run["status"] == "completed", run
-    bundle = folder / ".holdfast/bundles" / run["agent_version"]
-    assert run["output"] == f"{bundle}/tools/where mark"
-    assert "3 kg" in str(messages)
+            server.request("/api/agents", {"name": "clerk", **clerk})
+            runs = await wait_until_done(server, [server.start("planner"), server.start("clerk")])
+        messages = [server.request(f"/api/threads/{run['thread_id']}/messages")["items"] for run in runs]
+    for run, said in zip(runs, messages, strict=True):
+        assert run["status"] == "completed", run
+        bundle = folder / ".holdfast/bundles" / run["agent_version"]
+        assert run["output"] == f"{bundle}/tools/where mark"
+        assert "3 kg" in str(said)
+    assert runs[0]["agent_version"] != runs[1]["agent_version"]
 
 
 async def test_an_agent_with_memory_remembers_on_a_worker(tmp_path: Path) -> None:

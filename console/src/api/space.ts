@@ -5,7 +5,7 @@ export const SPACE: string | null = named?.[1] ? decodeURIComponent(named[1]) : 
 export const BASE = SPACE === null ? "/console" : `/console/s/${encodeURIComponent(SPACE)}`;
 
 const OF_A_SPACE =
-  /^\/api\/(artifacts|budget|files|grants|interrupts|memories|notifications|queue|reminders|runs|schedules|search|skills|tasks|threads|usage|webhooks|workers)(?=[/?]|$)/;
+  /^\/api\/(agents|artifacts|budget|files|grants|interrupts|memories|notifications|queue|reminders|runs|schedules|search|skills|tasks|threads|usage|webhooks|workers)(?=[/?]|$)/;
 
 /** The address of a route for the space of this page. */
 export function inSpace(path: string): string {

@@ -8,6 +8,7 @@ from holdfast.api.ag_ui import routes as ag_ui
 from holdfast.api.chat import routes as chat
 from holdfast.api.openai import routes as openai
 from holdfast.api.routes import (
+    agents,
     artifacts,
     memories,
     memory_files,
@@ -33,7 +34,8 @@ ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
     *system.METRICS_ROUTES,
     *workspace.ROUTES,
     *workspace.KEY_ROUTES,
-    *workspace.AGENT_ROUTES,
+    *agents.ROUTES,
+    *workspace.TOOL_ROUTES,
     *threads.ROUTES,
     *threads.CONVERSATION_ROUTES,
     *plans.ROUTES,

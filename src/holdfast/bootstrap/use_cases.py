@@ -102,7 +102,13 @@ class PrincipalUseCases:
         name, space = principal.name, principal.default_space
         runs = holdfast.runs.as_principal(name, queue_limit=self._queue_limit)
         starts = RunStartControl(control=runs, runs=store.runs, watcher=holdfast.watcher, streams=streams)
-        agents = AgentControl(holdfast.agents)
+        agents = AgentControl(
+            holdfast.agents,
+            definitions=holdfast.agent_definitions,
+            versions=store.agent_versions,
+            requests=store.requests,
+            principal=name,
+        )
         threads = ThreadControl(
             threads=store.threads,
             runs=store.runs,
@@ -152,7 +158,7 @@ class PrincipalUseCases:
             keys=KeyControl(store.api_keys, self.authenticator, self._clock, principal=principal),
             tickets=TicketControl(store.tickets, self._clock, principal=principal),
             agents=agents,
-            agent_versions=AgentVersionControl(store.agent_versions, holdfast.agents, principal=name),
+            agent_versions=AgentVersionControl(store.agent_versions, holdfast.agents, principal=principal),
             tools=ToolControl(holdfast.tools, agents=holdfast.agents, spaces=store.spaces),
             threads=threads,
             message_store=store.messages,
@@ -256,7 +262,7 @@ class PrincipalUseCases:
             ),
             completions=completions,
             sessions=sessions,
-            chats=ChatControl(agents=agents, sessions=sessions, completions=completions, runs=store.runs),
+            chats=ChatControl(space=space, agents=agents, sessions=sessions, completions=completions, runs=store.runs),
             live=LiveControl(
                 space=space,
                 streams=streams,

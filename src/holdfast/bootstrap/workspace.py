@@ -4,7 +4,7 @@ import gc
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -59,6 +59,7 @@ from holdfast.ports.memory import Recall
 from holdfast.ports.model import KnownModels, Models
 from holdfast.ports.runtime import Clock, Executor, RuntimePorts
 from holdfast.ports.tools import WorkingFolders
+from holdfast.ports.workspace import AgentDefinitions
 from holdfast.sandbox.processes import open_processes
 from holdfast.store.store import Store
 from holdfast.tools.files.snapshots import WorkerFolders
@@ -72,6 +73,7 @@ from holdfast.workspace.function_tools import REFRESH_SECONDS
 from holdfast.workspace.settings import FolderSettings
 from holdfast.workspace.settings_file import WorkspaceSettingsFile
 from holdfast.workspace.skills import WorkspaceSkills
+from holdfast.workspace.space_agents import SpaceAgentDefinitions
 from holdfast.workspace.versions import SYNC_SECONDS, VersionedAgents
 
 
@@ -85,6 +87,7 @@ class OpenWorkspace(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     firing: FiringControl
     web_addresses: GuardedResolver
     agents: VersionedAgents
+    agent_definitions: AgentDefinitions
     models: Models
     known_models: KnownModels
     working_folders: WorkingFolders
@@ -152,17 +155,8 @@ async def open_workspace(
             )
         )
         folder_skills = WorkspaceSkills(folder)
-        agents = VersionedAgents(
-            folder,
-            FolderAgents(
-                folder,
-                settings=settings.get,
-                tool_names=tool_names,
-                check_models=lambda names: check_agent_packages(names, settings.get().providers) if workers else None,
-                in_code=[agent.source(folder) for agent in options.agents],
-            ),
-            store.agent_versions,
-            skills=folder_skills,
+        agents, definitions = _open_agents(
+            folder, settings, store, folder_skills, options, tool_names=tool_names, calls_models=workers > 0
         )
         skills = SkillShelf(folder_skills, store.skills, scripts_folder=folder.data_folder / "skills")
         watcher = Watcher(bus=bus, events=store.events, leases=store.leases, clock=now)
@@ -254,6 +248,7 @@ async def open_workspace(
             firing=firing,
             web_addresses=tools.web_addresses,
             agents=agents,
+            agent_definitions=definitions,
             models=models,
             working_folders=tools.folders,
             known_models=ListedModels(lambda: settings.get().providers),
@@ -268,6 +263,35 @@ async def open_workspace(
             meters=observability.meters,
             default_agent=lambda: settings.get().default_agent,
         )
+
+
+def _open_agents(
+    folder: Workspace,
+    settings: FolderSettings,
+    store: Store,
+    skills: WorkspaceSkills,
+    options: Options,
+    *,
+    tool_names: Collection[str],
+    calls_models: bool,
+) -> tuple[VersionedAgents, SpaceAgentDefinitions]:
+    """Return the agents, and what makes those of spaces."""
+
+    def check_models(names: Sequence[str]) -> None:
+        if calls_models:
+            check_agent_packages(names, settings.get().providers)
+
+    files = FolderAgents(
+        folder,
+        settings=settings.get,
+        tool_names=tool_names,
+        check_models=check_models,
+        in_code=[agent.source(folder) for agent in options.agents],
+    )
+    definitions = SpaceAgentDefinitions(
+        folder, files, store.agent_versions, settings=settings.get, tool_names=tool_names, check_models=check_models
+    )
+    return VersionedAgents(folder, files, store.agent_versions, skills=skills), definitions
 
 
 def make_executor(

@@ -3,15 +3,16 @@
 import asyncio
 import logging
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
+import msgspec
 import typer
 
 from holdfast.cli.arguments import AgentArgument
 from holdfast.cli.command import command, connect, new_group, options
 from holdfast.cli.output import WorkspaceOption, print_json, print_message, strip_control_chars
 from holdfast.cli.tables import print_done, print_list, print_object
-from holdfast.domain.errors import NotFound
+from holdfast.domain.errors import Invalid, NotFound
 
 agent: Final = new_group("List, show, create and check agents, and their versions.")
 mcp: Final = new_group("List and test the MCP servers of a workspace.")
@@ -20,6 +21,11 @@ mcp: Final = new_group("List and test the MCP servers of a workspace.")
 SHOWN_DIGEST_CHARS: Final = 12
 VersionArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="VERSION", help="The digest of a version, or at least its first 8 characters.")
+]
+
+NewNameArgument: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The name of the new agent.")]
+FolderArgument: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="A folder with `agent.json`, `AGENT.md` and optionally `SOUL.md`.")
 ]
 
 
@@ -86,10 +92,63 @@ def diff(
 
 @command(agent)
 def activate(name: AgentArgument, version: VersionArgument) -> None:
-    """Give new runs an earlier version of an agent, until one of its files is edited."""
+    """Give new runs an earlier version of an agent, until it is edited."""
     with connect() as hf:
         found = hf.agents.activate(name, version)
     print_done(found, f"new runs of {name} get version {found.digest[:SHOWN_DIGEST_CHARS]}")
+
+
+@command(agent, "create")
+def create_agent(name: NewNameArgument, folder: FolderArgument) -> None:
+    """Create an agent that only the space has, from a FOLDER like those in `agents/` of a workspace.
+
+    `holdfast agent new` makes such a folder; in the folder `agents` of the server it is an agent of every space.
+    """
+    definition = _read_definition(folder)
+    with connect() as hf:
+        made = hf.agents.create(name, **definition)
+    print_done(made, f"created {name}, version {(made.version or '')[:SHOWN_DIGEST_CHARS]}")
+
+
+@command(agent, "edit")
+def edit_agent(name: AgentArgument, folder: FolderArgument) -> None:
+    """Give an agent of the space the definition in FOLDER; runs that have begun keep theirs."""
+    definition = _read_definition(folder)
+    with connect() as hf:
+        made = hf.agents.replace(name, **definition)
+    print_done(made, f"new runs of {name} get version {(made.version or '')[:SHOWN_DIGEST_CHARS]}")
+
+
+@command(agent, "delete")
+def delete_agent(name: AgentArgument) -> None:
+    """Delete an agent of the space; runs that have begun go on."""
+    with connect() as hf:
+        hf.agents.delete(name)
+    print_done({"agent": name}, f"deleted {name}")
+
+
+def _read_definition(folder: Path) -> dict[str, Any]:
+    """Return what the files of a folder say, as a request says it."""
+    json_files = sorted(each for each in folder.glob("*.json") if each.name != "agent.json")
+    soul = folder / "SOUL.md"
+    try:
+        return {
+            "settings": _read_json(folder / "agent.json"),
+            "instructions": (folder / "AGENT.md").read_text("utf-8-sig"),
+            "soul": soul.read_text("utf-8-sig") if soul.exists() else None,
+            "scripts": {each.name: _read_json(each) for each in json_files},
+        }
+    except OSError as exc:
+        raise Invalid(f"cannot read `{exc.filename}`: {exc.strerror or exc}") from exc
+    except UnicodeDecodeError as exc:
+        raise Invalid(f"a file of `{folder}` is not UTF-8: {exc.reason}") from exc
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return msgspec.json.decode(path.read_text("utf-8-sig"))
+    except msgspec.DecodeError as exc:
+        raise Invalid(f"`{path}` is not JSON: {exc}") from exc
 
 
 @command(agent, "new", server=False)

@@ -136,13 +136,41 @@ class RunHandle(Protocol):
 
 
 class AgentsApi(Protocol):
-    """The agents of the workspace."""
+    """The agents that a space knows: those of the workspace, and its own, which can be changed."""
 
     def list(self, *, limit: int | None = None) -> AsyncIterator[AgentView]:
         """Yield the usable agents by name."""
 
     async def get(self, name: str) -> AgentView:
         """Return an agent."""
+
+    async def create(
+        self,
+        name: str,
+        *,
+        settings: Mapping[str, Json],
+        instructions: str,
+        soul: str | None = None,
+        scripts: Mapping[str, Json] | None = None,
+    ) -> AgentView:
+        """Create an agent of the space; `settings` is what `agent.json` would say."""
+
+    async def replace(
+        self,
+        name: str,
+        *,
+        settings: Mapping[str, Json],
+        instructions: str,
+        soul: str | None = None,
+        scripts: Mapping[str, Json] | None = None,
+    ) -> AgentView:
+        """Give an agent of the space another definition."""
+
+    async def update(self, name: str, **changes: Json) -> AgentView:
+        """Change `settings`, which are merged, `instructions`, `soul` or `scripts` of an agent of the space."""
+
+    async def delete(self, name: str) -> None:
+        """Delete an agent of the space; runs that have begun go on."""
 
     def versions(self, name: str, *, limit: int | None = None) -> AsyncIterator[AgentVersionView]:
         """Yield the published versions of an agent, the newest first."""
@@ -151,7 +179,7 @@ class AgentsApi(Protocol):
         """Return the difference between two versions, each named by its digest or the first 8 characters of it."""
 
     async def activate(self, name: str, digest: str) -> AgentVersionView:
-        """Give new runs a published version of an agent, until one of its files is edited."""
+        """Give new runs a published version of an agent, until it is edited."""
 
 
 class RunsApi(Protocol):

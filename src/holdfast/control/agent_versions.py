@@ -7,7 +7,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from holdfast.control.errors import Forbidden
+from holdfast.control.principal import Principal
 from holdfast.domain.agent_version import AgentBundle, AgentHead, AgentVersion, BundleFile, LeftOutPath
+from holdfast.domain.ids import SpaceId
 from holdfast.domain.instant import Instant
 from holdfast.domain.page import DEFAULT_PAGE_SIZE
 from holdfast.ports.workspace import AgentVersions, RunAgents
@@ -65,18 +68,21 @@ class AgentVersionDiff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentVersionControl:
-    """Commands and queries for versions of the agents of the workspace."""
+    """Commands and queries for versions of the agents that a space knows."""
 
-    def __init__(self, versions: AgentVersions, agents: RunAgents, *, principal: str | None = None) -> None:
+    def __init__(self, versions: AgentVersions, agents: RunAgents, *, principal: Principal) -> None:
         """Record `principal` as the author of activations."""
         self._versions = versions
         self._agents = agents
         self._principal = principal
 
-    async def page(self, agent: str, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> AgentVersionPage:
+    async def page(
+        self, space: SpaceId, agent: str, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None
+    ) -> AgentVersionPage:
         """Return the versions of an agent, the newest first."""
-        head = await self._versions.head(None, agent)
-        page = await self._versions.page(None, agent, limit=limit, cursor=cursor)
+        owner = await self._agents.owner(space, agent)
+        head = await self._versions.head(owner, agent)
+        page = await self._versions.page(owner, agent, limit=limit, cursor=cursor)
         return AgentVersionPage(
             items=[_view(version, head) for version in page.items],
             active=head.active,
@@ -86,27 +92,33 @@ class AgentVersionControl:
             next_cursor=page.next_cursor,
         )
 
-    async def get(self, agent: str, digest: str) -> AgentVersionView:
+    async def get(self, space: SpaceId, agent: str, digest: str) -> AgentVersionView:
         """Return a version, by its digest or the first characters of it."""
-        version = await self._versions.get(None, agent, digest)
-        return _view(version, await self._versions.head(None, agent))
+        owner = await self._agents.owner(space, agent)
+        version = await self._versions.get(owner, agent, digest)
+        return _view(version, await self._versions.head(owner, agent))
 
-    async def activate(self, agent: str, digest: str) -> AgentVersionView:
-        """Give new runs a published version, until a file of the agent is edited."""
-        version = await self._versions.get(None, agent, digest)
-        await self._agents.check_usable(agent, version.digest)
-        head = await self._versions.activate(None, agent, version.digest, by=self._principal)
-        await self._agents.follow(head)
+    async def activate(self, space: SpaceId, agent: str, digest: str) -> AgentVersionView:
+        """Give new runs a published version, until the agent is edited."""
+        owner = await self._agents.owner(space, agent)
+        version = await self._versions.get(owner, agent, digest)
+        if owner is None and not self._principal.has_all_spaces:
+            raise Forbidden("agents of the workspace are those of all spaces: use a key for every space")
+        await self._agents.check_usable(agent, version.digest, owner=owner)
+        head = await self._versions.activate(owner, agent, version.digest, by=self._principal.name)
+        if owner is None:
+            await self._agents.follow(head)
         return _view(version, head)
 
-    async def diff(self, agent: str, before: str, after: str) -> AgentVersionDiff:
+    async def diff(self, space: SpaceId, agent: str, before: str, after: str) -> AgentVersionDiff:
         """Return the difference between two versions."""
-        old, new = [await self._versions.get(None, agent, digest) for digest in (before, after)]
+        owner = await self._agents.owner(space, agent)
+        old, new = [await self._versions.get(owner, agent, digest) for digest in (before, after)]
         changes = _changes(old.bundle, new.bundle)
         texts = []
         for version, files in ((old, [each for each, _ in changes]), (new, [each for _, each in changes])):
             wanted = [file.digest for file in files if file is not None and _is_shown(file.path, agent)]
-            texts.append(await self._versions.contents(None, agent, version.digest, wanted) if wanted else {})
+            texts.append(await self._versions.contents(owner, agent, version.digest, wanted) if wanted else {})
         described = await asyncio.to_thread(_describe, agent, changes, *texts)
         return AgentVersionDiff(agent=agent, before=old.digest, after=new.digest, files=described)
 

@@ -3,17 +3,26 @@
 Capabilities are those that AG-UI defines; an absent field means unknown.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from holdfast.domain.agent import Agent, Permissions, SkillChoice, ThinkingLevel, UnknownOutcome
+from holdfast.domain.agent_version import AgentDefinition, AgentPatch
+from holdfast.domain.errors import VersionChanged
+from holdfast.domain.idempotency import KeyedRequest, KeyedResult
+from holdfast.domain.ids import SpaceId
 from holdfast.domain.limits import Limits
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, check_page_size
 from holdfast.domain.run import Mode
 from holdfast.domain.skill import ContractPolicy
-from holdfast.ports.workspace import Agents, BrokenAgent
+from holdfast.ports.requests import KeyedRequests, RequestPorts
+from holdfast.ports.workspace import AgentDefinitions, Agents, AgentVersions, BrokenAgent
+
+MAX_ATTEMPTS: Final = 5
+"""How often a change is merged again because other requests were faster."""
 
 _DELEGATION_TOOLS: Final = frozenset({"agent_message", "agent_send", "agent_spawn", "task_create", "task_spawn"})
 
@@ -121,6 +130,8 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
     thinking: ThinkingLevel | None
     instructions: str
     soul: str | None
+    space_id: SpaceId | None
+    """The space that it belongs to; null for an agent of the workspace, which every space has."""
     digest: str
     """Digest of the files that define the agent, and of the settings that apply to it."""
     version: str | None
@@ -143,18 +154,33 @@ class AgentPage(AgentList, frozen=True, kw_only=True):
 
 
 class AgentControl:
-    """Queries for agents."""
+    """Commands and queries for the agents that a space knows: those of the workspace, and its own."""
 
-    def __init__(self, agents: Agents) -> None:
+    def __init__(
+        self,
+        agents: Agents,
+        *,
+        definitions: AgentDefinitions,
+        versions: AgentVersions,
+        requests: KeyedRequests,
+        principal: str | None = None,
+    ) -> None:
+        """Record `principal` as the author of changes."""
         self._agents = agents
+        self._definitions = definitions
+        self._versions = versions
+        self._requests = requests
+        self._principal = principal
 
-    def all(self) -> AgentList:
+    async def all(self, space: SpaceId) -> AgentList:
         """Return all agents."""
-        return AgentList(items=[_agent_view(agent) for agent in self._agents.all()], broken=self._agents.broken())
+        agents = await self._agents.all_of_space(space)
+        return AgentList(items=[_agent_view(agent) for agent in agents], broken=self._agents.broken())
 
-    def page(self, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> AgentPage:
+    async def page(self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> AgentPage:
         """Return agents by name; the cursor is the last name of the previous page, even if that agent is gone."""
-        agents = [agent for agent in self._agents.all() if cursor is None or agent.name > cursor]
+        known = await self._agents.all_of_space(space)
+        agents = [agent for agent in known if cursor is None or agent.name > cursor]
         page = agents[: check_page_size(limit)]
         return AgentPage(
             items=[_agent_view(agent) for agent in page],
@@ -162,9 +188,56 @@ class AgentControl:
             next_cursor=page[-1].name if len(agents) > limit else None,
         )
 
-    def get(self, name: str) -> AgentView:
+    async def get(self, space: SpaceId, name: str) -> AgentView:
         """Return one agent."""
-        return _agent_view(self._agents.get(name))
+        return _agent_view(await self._agents.of_space(space, name))
+
+    async def create(
+        self, space: SpaceId, name: str, definition: AgentDefinition, *, request: KeyedRequest | None = None
+    ) -> KeyedResult[AgentView]:
+        """Create an agent of the space. A name that the workspace or the space has is refused."""
+        if (earlier := await self._requests.find(space, request, kind=str)) is not None:
+            return KeyedResult(value=await self.get(space, earlier), replayed=True)
+        self._definitions.check_own(name)
+        new = await self._definitions.version(space, name, definition)
+
+        async def create(ports: RequestPorts) -> str:
+            return (await ports.agent_versions.create(space, new, by=self._principal)).agent
+
+        done = await self._requests.once(space, request, kind=str, create=create)
+        return KeyedResult(value=await self.get(space, done.value), replayed=done.replayed)
+
+    async def replace(
+        self, space: SpaceId, name: str, definition: AgentDefinition, *, expected: Sequence[str] = ()
+    ) -> AgentView:
+        """Give an agent of the space another definition; `expected` are the versions that it may have now."""
+        self._definitions.check_own(name)
+        await self._versions.head(space, name)
+        new = await self._definitions.version(space, name, definition)
+        await self._versions.replace(space, new, expected=expected, by=self._principal)
+        return await self.get(space, name)
+
+    async def change(self, space: SpaceId, name: str, patch: AgentPatch, *, expected: Sequence[str] = ()) -> AgentView:
+        """Change the active definition of an agent of the space."""
+        self._definitions.check_own(name)
+        for attempt in range(MAX_ATTEMPTS):
+            head = await self._versions.head(space, name)
+            if expected and head.active not in expected:
+                raise VersionChanged(f"agent `{name}` has changed since it was read: read it again", id=name)
+            definition = self._definitions.patched(await self._definitions.definition(space, head), patch)
+            new = await self._definitions.version(space, name, definition)
+            try:
+                await self._versions.replace(space, new, expected=[head.active], by=self._principal)
+                break
+            except VersionChanged:  # of a concurrent request: merge with what it wrote
+                if expected or attempt == MAX_ATTEMPTS - 1:
+                    raise
+        return await self.get(space, name)
+
+    async def delete(self, space: SpaceId, name: str, *, expected: Sequence[str] = ()) -> None:
+        """Delete an agent of the space. Runs that have begun go on, and its versions stay."""
+        self._definitions.check_own(name)
+        await self._versions.delete(space, name, expected=expected, by=self._principal)
 
 
 def _agent_view(agent: Agent) -> AgentView:
@@ -186,6 +259,7 @@ def _agent_view(agent: Agent) -> AgentView:
         thinking=agent.thinking,
         instructions=agent.instructions,
         soul=agent.soul,
+        space_id=agent.space_id,
         digest=agent.digest,
         version=agent.version,
         capabilities=_agent_capabilities(agent),

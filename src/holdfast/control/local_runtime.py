@@ -81,8 +81,9 @@ class LocalLibrary:
         return await self._run_agents.of_run(lease.run)
 
     async def agents(self, lease: Lease) -> list[Agent]:
-        """Return all agents of the workspace."""
-        return [await self._agents.active(agent.name) for agent in self._agents.all()]
+        """Return all agents of the workspace and of the run's space."""
+        found = await self._agents.all_of_space(lease.space_id)
+        return [agent if agent.space_id is not None else await self._agents.active(agent.name) for agent in found]
 
     async def bundle(self, lease: Lease) -> AgentBundle:
         """Return what the version of the run's agent consists of."""
@@ -94,7 +95,7 @@ class LocalLibrary:
 
     async def rules(self, lease: Lease, agents: Sequence[str]) -> dict[str, LiveRules]:
         """Return the rules of agents that hold now."""
-        return {name: self._run_agents.rules(name) for name in agents}
+        return {name: await self._run_agents.rules(name, space=lease.space_id) for name in agents}
 
     async def file(self, lease: Lease, file: FileId) -> StoredFile:
         """Return a file of the run's space."""

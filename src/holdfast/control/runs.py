@@ -197,7 +197,7 @@ class RunControl:
 
     async def with_agent(self, space: SpaceId, new: NewRun, name: str) -> NewRun:
         """Return a run with the current model and limits of an agent, or raise if it cannot be created so."""
-        agent = await self._agents.active(name)
+        agent = await self._agents.active(name, space=space)
         check_mode(agent, new.mode)
         check_working_folder(agent, space)
         model = new.model or agent.models[0]

@@ -150,7 +150,7 @@ class FiringControl:
     async def check_condition(self, space: SpaceId, condition: Condition) -> None:
         """Raise if a condition names an agent or a thread that does not exist: it would never be met."""
         if (agent := getattr(condition, "agent", None)) is not None:
-            self._agents.get(agent)
+            await self._agents.of_space(space, agent)
         if (thread := getattr(condition, "thread_id", None)) is not None:
             await self._threads.get(space, ThreadId(thread))
 

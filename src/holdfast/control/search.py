@@ -101,7 +101,7 @@ class SearchControl:
             threads = await self._threads.page(space, where=ThreadFilter(title=part), limit=limit)
             found += filter(None, map(_of_thread, threads.items))
         if FoundKind.AGENT in kinds:
-            found += self._agents_with(part)[:limit]
+            found += (await self._agents_with(space, part))[:limit]
         if FoundKind.ARTIFACT in kinds:
             artifacts = await self._artifacts.page(space, title=part, limit=limit)
             found += map(_of_artifact, artifacts.items)
@@ -124,7 +124,7 @@ class SearchControl:
         found = [await find() for kind, find in look.items() if kind in kinds]
         return [each for each in found if each is not None]
 
-    def _agents_with(self, part: str) -> list[Found]:
+    async def _agents_with(self, space: SpaceId, part: str) -> list[Found]:
         word = part.casefold()
         return [
             Found(
@@ -133,7 +133,7 @@ class SearchControl:
                 title=agent.name,
                 excerpt=excerpt(agent.description, part) if word not in agent.name.casefold() else None,
             )
-            for agent in self._agents.all()
+            for agent in await self._agents.all_of_space(space)
             if word in agent.name.casefold() or word in agent.description.casefold()
         ]
 

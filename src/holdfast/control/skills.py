@@ -264,7 +264,7 @@ class SkillControl:
 
     async def catalog(self, space: SpaceId, *, agent: str | None, locale: str | None) -> SkillCatalogView:
         """Return the skills of all sources for an agent, or for none; tools of MCP servers count as they are listed."""
-        found = None if agent is None else self._agents.get(agent)
+        found = None if agent is None else await self._agents.of_space(space, agent)
         listing = await self._shelf.listing(space, agent)
         language = resolve_locale(thread=locale, space=listing.locale)
         patterns = None if found is None else [*found.tools, *(server_tool_prefix(each) for each in found.mcp_servers)]

@@ -110,7 +110,7 @@ class ThreadControl:
         """Create a thread for `agent`, or for the workspace's default agent; an unknown agent raises `NotFound`."""
         if (earlier := await self._requests.find(space, request, kind=Thread)) is not None:
             return KeyedResult(value=earlier, replayed=True)  # also if its agent does not exist any more
-        chosen = self.default_agent if agent is None else self._agents.get(agent).name
+        chosen = self.default_agent if agent is None else (await self._agents.of_space(space, agent)).name
         thread = replace(new, agent_type=chosen, created_by=self._principal)
         return await self._requests.once(
             space, request, kind=Thread, create=lambda ports: ports.threads.create(space, thread)
@@ -144,7 +144,7 @@ class ThreadControl:
     async def update(self, space: SpaceId, thread: ThreadId, patch: ThreadPatch) -> Thread:
         """Change the fields that `patch` sets; an unknown agent raises `NotFound`."""
         if patch.agent_type is not UNSET:
-            self._agents.get(patch.agent_type)
+            await self._agents.of_space(space, patch.agent_type)
         return await self._threads.update(space, thread, patch)
 
     async def archive(self, space: SpaceId, thread: ThreadId) -> Thread:

@@ -47,7 +47,7 @@ class ToolControl:
     async def all(self, space: SpaceId) -> ToolList:
         """Return the tools of a space; those of a client or an MCP server only while it is connected."""
         await self._spaces.get(space)
-        agents = self._agents.all()
+        agents = await self._agents.all_of_space(space)
         found = {spec.name: (source, spec) for source, spec in self._sources(space)}
         return ToolList(
             items=[

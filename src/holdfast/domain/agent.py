@@ -226,6 +226,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """The folder that it names: of the workspace or, as an absolute path, one that settings.json lists."""
     project_folders: Mapping[str, Sequence[SpaceId]] = {}
     """The folders outside the workspace that settings.json lists, each with the spaces that may use it."""
+    space_id: SpaceId | None = None
+    """The space that it belongs to; null for an agent of the workspace, which every space has."""
     folder: str | None = None
     digest: str = ""
     version: str | None = None

@@ -13,8 +13,10 @@ from hashlib import sha256
 from typing import Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from holdfast.domain.agent import Permissions, check_agent_name
+from holdfast.domain.content import Json
 from holdfast.domain.errors import Invalid, TooLarge
 from holdfast.domain.instant import Instant
 
@@ -22,6 +24,8 @@ MAX_BUNDLE_FILES: Final = 5_000
 MAX_BUNDLE_BYTES: Final = 32 * 1024 * 1024
 MAX_PATH_CHARS: Final = 512
 MIN_DIGEST_PREFIX_CHARS: Final = 8
+MAX_SPACE_AGENTS: Final = 200
+"""Agents that a space may have of its own."""
 
 _DIGEST_CHARS: Final = 64
 _HEX: Final = frozenset("0123456789abcdef")
@@ -87,6 +91,31 @@ class AgentHead(msgspec.Struct, frozen=True, kw_only=True):
     """The version of new runs: the published one, unless an earlier one was activated since."""
     changed_by: str | None
     changed_at: Instant
+
+
+class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent as a request defines it: what its files would say."""
+
+    settings: dict[str, Json]
+    """The content of `agent.json`."""
+    instructions: str
+    """The text of `AGENT.md`."""
+    soul: str | None = None
+    """The text of `SOUL.md`."""
+    scripts: dict[str, dict[str, Json]] = {}
+    """The scripts of `scripted:` models, by file name."""
+
+
+class AgentPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Changes of the definition of an agent; absent fields stay."""
+
+    settings: dict[str, Json] | UnsetType = UNSET
+    """Merged with the content of `agent.json`: null removes a key that cannot be null."""
+    instructions: str | UnsetType = UNSET
+    soul: str | UnsetType | None = UNSET
+    """Null removes it."""
+    scripts: dict[str, dict[str, Json] | None] | UnsetType = UNSET
+    """Scripts to write, by file name; null removes one."""
 
 
 class LiveRules(msgspec.Struct, frozen=True, kw_only=True):

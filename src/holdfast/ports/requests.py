@@ -13,6 +13,7 @@ from holdfast.ports.runs import Plans, Threads
 from holdfast.ports.schedules import Schedules
 from holdfast.ports.skills import Skills
 from holdfast.ports.spaces import Spaces
+from holdfast.ports.workspace import AgentVersions
 
 T = TypeVar("T")
 
@@ -63,6 +64,10 @@ class RequestPorts(Protocol):
     @property
     def skills(self) -> Skills:
         """The custom skills."""
+
+    @property
+    def agent_versions(self) -> AgentVersions:
+        """The versions of agents."""
 
     @property
     def interrupts(self) -> Interrupts:

@@ -6,7 +6,15 @@ from typing import Protocol
 import msgspec
 
 from holdfast.domain.agent import Agent
-from holdfast.domain.agent_version import AgentBundle, AgentHead, AgentVersion, LiveRules, NewAgentVersion
+from holdfast.domain.agent_version import (
+    AgentBundle,
+    AgentDefinition,
+    AgentHead,
+    AgentPatch,
+    AgentVersion,
+    LiveRules,
+    NewAgentVersion,
+)
 from holdfast.domain.content import Json
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page
@@ -23,7 +31,16 @@ class BrokenAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agents(Protocol):
-    """The active agent definitions. A changed file takes effect for calls made at least 200 ms later."""
+    """The active agent definitions. A changed file takes effect for calls made at least 200 ms later.
+
+    The agents of the workspace are those of every space, beside its own; a name of the workspace is no other agent.
+    """
+
+    async def of_space(self, space: SpaceId, name: str) -> Agent:
+        """Return the agent that a space knows by a name: of the workspace, or its own; raise as `get` does."""
+
+    async def all_of_space(self, space: SpaceId) -> list[Agent]:
+        """Return the usable agents of the workspace and of a space, by name."""
 
     def get(self, name: str) -> Agent:
         """Return the agent, or raise `NotFound`; a broken agent raises `Invalid` unless it was valid before."""
@@ -31,10 +48,10 @@ class Agents(Protocol):
     def all(self) -> list[Agent]:
         """Return the usable agents, by name."""
 
-    async def active(self, name: str) -> Agent:
-        """Return the agent as `get` does, after publishing its version if that was not done.
+    async def active(self, name: str, *, space: SpaceId | None = None) -> Agent:
+        """Return the agent as `of_space` does, or as `get`, after publishing its version if that was not done.
 
-        A new run needs this one. For a version that is published already, nothing is read.
+        A new run needs this one. For a version of the workspace that is published already, nothing is read.
         """
 
     def broken(self) -> list[BrokenAgent]:
@@ -59,10 +76,16 @@ class RunAgents(Protocol):
     async def bundle_files(self, run: Run, digests: Sequence[str]) -> dict[str, bytes]:
         """Return files of the version of a run by their digests; others raise `NotFound`."""
 
-    def rules(self, agent: str) -> LiveRules:
-        """Return the rules of an agent that hold now; those of the workspace for an agent that does not exist."""
+    async def rules(self, agent: str, *, space: SpaceId) -> LiveRules:
+        """Return the rules of an agent of a space that hold now.
 
-    async def check_usable(self, agent: str, version: str) -> None:
+        An agent that does not exist has those of the workspace.
+        """
+
+    async def owner(self, space: SpaceId, agent: str) -> SpaceId | None:
+        """Return the owner of the versions of an agent that a space knows by a name; null is the workspace."""
+
+    async def check_usable(self, agent: str, version: str, *, owner: SpaceId | None = None) -> None:
         """Raise unless new runs of an agent could get a published version, with the present settings."""
 
     async def follow(self, head: AgentHead) -> None:
@@ -89,11 +112,31 @@ class AgentVersions(Protocol):
         The first 8 or more characters of a digest name it too; if there are several, that raises `Conflict`.
         """
 
+    async def create(self, space: SpaceId, new: NewAgentVersion, *, by: str | None = None) -> AgentHead:
+        """Store the first version of an agent of a space, or the next one of an agent that was deleted.
+
+        An agent that exists raises `IdTaken`; a space with `MAX_SPACE_AGENTS` agents `Conflict`.
+        """
+
+    async def replace(
+        self, space: SpaceId, new: NewAgentVersion, *, expected: Sequence[str] = (), by: str | None = None
+    ) -> AgentHead:
+        """Store a version of an agent that exists, and make it the active one, also if it was published before.
+
+        If there are `expected` digests, and the active version has none of them, that raises `VersionChanged`.
+        """
+
+    async def delete(self, space: SpaceId, agent: str, *, expected: Sequence[str] = (), by: str | None = None) -> None:
+        """Delete an agent of a space, under the conditions of `replace`.
+
+        Its versions can still be read by their digests: runs that have begun need them.
+        """
+
     async def heads(self, space: SpaceId | None) -> list[AgentHead]:
-        """Return the heads of all agents with a version, by name."""
+        """Return the heads of all agents with a version, by name; not of those that are deleted."""
 
     async def head(self, space: SpaceId | None, agent: str) -> AgentHead:
-        """Return the head of an agent; one without a version raises `NotFound`."""
+        """Return the head of an agent; one without a version, or that was deleted, raises `NotFound`."""
 
     async def get(self, space: SpaceId | None, agent: str, digest: str) -> AgentVersion:
         """Return a version, or raise as `activate` does."""
@@ -105,6 +148,27 @@ class AgentVersions(Protocol):
 
     async def contents(self, space: SpaceId | None, agent: str, digest: str, files: Sequence[str]) -> dict[str, bytes]:
         """Return files of a version by their digests; a file that is not in the version raises `NotFound`."""
+
+
+class AgentDefinitions(Protocol):
+    """Definitions of agents that come with requests, checked as files are."""
+
+    def check_own(self, name: str) -> None:
+        """Raise `Conflict` for a name of an agent of the workspace: its files define it."""
+
+    async def version(self, space: SpaceId, name: str, definition: AgentDefinition) -> NewAgentVersion:
+        """Return the version that a definition makes, with the tools and skills of the workspace that it may use.
+
+        An invalid one raises `Invalid` with the field, and so does one that only an operator may give an agent:
+        MCP servers, a folder outside the workspace that the settings do not list for the space, and a script that is
+        not part of it.
+        """
+
+    async def definition(self, space: SpaceId, head: AgentHead) -> AgentDefinition:
+        """Return the active definition of an agent of a space."""
+
+    def patched(self, definition: AgentDefinition, patch: AgentPatch) -> AgentDefinition:
+        """Return a definition with the changes of a patch."""
 
 
 class SettingsSnapshot(msgspec.Struct, frozen=True, kw_only=True):

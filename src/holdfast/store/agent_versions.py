@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from holdfast.domain.agent_version import (
+    MAX_SPACE_AGENTS,
     AgentBundle,
     AgentHead,
     AgentVersion,
@@ -13,13 +14,13 @@ from holdfast.domain.agent_version import (
     check_digest_prefix,
     check_new_version,
 )
-from holdfast.domain.errors import Conflict, NotFound
+from holdfast.domain.errors import Conflict, IdTaken, NotFound, VersionChanged
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.instant import instant
 from holdfast.domain.page import DEFAULT_PAGE_SIZE, Page, check_page_size
 from holdfast.store.encoding import dump_json, parse_cursor, to_page
 from holdfast.store.spaces import lock_space_shared, space_key
-from holdfast.store.transaction import Row, SqlPort, Transaction, reads, writes
+from holdfast.store.transaction import Row, SqlPort, Transaction, quick_reads, reads, writes
 
 _WORKSPACE_KEY: Final = 0
 """The owner of the agents of the workspace; keys of spaces begin at 1."""
@@ -35,22 +36,65 @@ class SqlAgentVersions(SqlPort):
     ) -> AgentHead:
         """Store a version, and make it the active one unless it was published last already."""
         check_new_version(new)
-        owner, bundle, digest = await _lock_owner(tx, space), new.bundle, new.digest
-        for file in sorted({file.digest for file in bundle.files}):
-            await tx.run("add_agent_file", owner_key=owner, digest=file, content=new.contents[file])
-        await tx.run(
-            "add_agent_version",
-            owner_key=owner,
-            agent=bundle.agent,
-            digest=digest,
-            bundle=dump_json(bundle),
-            published_by=by,
-            now=tx.now,
-        )
+        owner, agent = await _lock_owner(tx, space), new.bundle.agent
+        await _add_version(tx, owner, new, by=by)
         await tx.one(
-            "publish_agent_version", owner_key=owner, agent=bundle.agent, digest=digest, changed_by=by, now=tx.now
+            "publish_agent_version", owner_key=owner, agent=agent, digest=new.digest, changed_by=by, now=tx.now
         )
-        return _to_head(await _head_row(tx, owner, bundle.agent))
+        return _to_head(await _head_row(tx, owner, agent))
+
+    @writes
+    async def create(
+        self, tx: Transaction, space: SpaceId, new: NewAgentVersion, *, by: str | None = None
+    ) -> AgentHead:
+        """Store a version of an agent that does not exist."""
+        check_new_version(new)
+        owner, agent = await lock_space_shared(tx, space), new.bundle.agent
+        count = await tx.one("count_agents", owner_key=owner)
+        if count is not None and count["number"] >= MAX_SPACE_AGENTS:
+            raise Conflict(f"the space has {MAX_SPACE_AGENTS} agents already: delete one first", limit=MAX_SPACE_AGENTS)
+        await _add_version(tx, owner, new, by=by)
+        row = await tx.one("create_agent", owner_key=owner, agent=agent, digest=new.digest, changed_by=by, now=tx.now)
+        if row is None:
+            raise IdTaken(f"there is an agent `{agent}` already: choose another name, or change that one", id=agent)
+        return _to_head(await _head_row(tx, owner, agent))
+
+    @writes
+    async def replace(
+        self,
+        tx: Transaction,
+        space: SpaceId,
+        new: NewAgentVersion,
+        *,
+        expected: Sequence[str] = (),
+        by: str | None = None,
+    ) -> AgentHead:
+        """Store a version of an agent that exists, and make it the active one."""
+        check_new_version(new)
+        owner, agent = await lock_space_shared(tx, space), new.bundle.agent
+        active = await _check_active(tx, owner, agent, expected)
+        await _add_version(tx, owner, new, by=by)
+        change = {"owner_key": owner, "agent": agent, "active": active, "changed_by": by, "now": tx.now}
+        if await tx.one("replace_agent", digest=new.digest, **change) is None:
+            raise _changed(agent)
+        return _to_head(await _head_row(tx, owner, agent))
+
+    @writes
+    async def delete(
+        self,
+        tx: Transaction,
+        space: SpaceId,
+        agent: str,
+        *,
+        expected: Sequence[str] = (),
+        by: str | None = None,
+    ) -> None:
+        """Mark an agent as deleted."""
+        owner = await lock_space_shared(tx, space)
+        active = await _check_active(tx, owner, agent, expected)
+        change = {"owner_key": owner, "agent": agent, "active": active, "changed_by": by, "now": tx.now}
+        if await tx.one("delete_agent", **change) is None:
+            raise _changed(agent)
 
     @writes
     async def activate(
@@ -74,7 +118,7 @@ class SqlAgentVersions(SqlPort):
         """Return the heads of all agents, by name."""
         return [_to_head(row) for row in await tx.all("agent_heads", owner_key=await _owner_key(tx, space))]
 
-    @reads
+    @quick_reads
     async def head(self, tx: Transaction, space: SpaceId | None, agent: str) -> AgentHead:
         """Return the head of an agent."""
         return _to_head(await _head_row(tx, await _owner_key(tx, space), agent))
@@ -116,6 +160,33 @@ class SqlAgentVersions(SqlPort):
                 raise NotFound(f"version `{version.digest}` has no file `{file}`", id=file)
             found[file] = bytes(row["content"])
         return found
+
+
+async def _add_version(tx: Transaction, owner: int, new: NewAgentVersion, *, by: str | None) -> None:
+    """Store a version and its files, unless they are there."""
+    for file in sorted({file.digest for file in new.bundle.files}):
+        await tx.run("add_agent_file", owner_key=owner, digest=file, content=new.contents[file])
+    await tx.run(
+        "add_agent_version",
+        owner_key=owner,
+        agent=new.bundle.agent,
+        digest=new.digest,
+        bundle=dump_json(new.bundle),
+        published_by=by,
+        now=tx.now,
+    )
+
+
+async def _check_active(tx: Transaction, owner: int, agent: str, expected: Sequence[str]) -> str | None:
+    """Return the version that must still be active when an agent is changed; null for any."""
+    active: str = (await _head_row(tx, owner, agent))["active"]
+    if expected and active not in expected:
+        raise _changed(agent)
+    return active if expected else None
+
+
+def _changed(agent: str) -> VersionChanged:
+    return VersionChanged(f"agent `{agent}` has changed since it was read: read it again", id=agent)
 
 
 async def _owner_key(tx: Transaction, space: SpaceId | None) -> int:

@@ -35,7 +35,8 @@ from holdfast.domain.skill import SkillSource
 from holdfast.skills.folder import DiskFolder, find_skills, folder_skill_name, read_skill
 from holdfast.skills.skill_md import SKILL_FILE_NAME
 from holdfast.tools.builtin.catalog import BUILTIN_NAMES
-from holdfast.workspace.agents import AgentFile, AgentSource, make_agent
+from holdfast.workspace.agent_file import AgentFile
+from holdfast.workspace.agents import AgentSource, make_agent
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.function_tools import function_files, functions_in
 from holdfast.workspace.reload import POLL_INTERVAL_SECONDS, Monotonic
@@ -104,7 +105,7 @@ class BundleCollector:
         made = self._made.get(source.agent.name)
         if made is not None and made.source is source and made.scan == self._scan:
             return made.version
-        units = list(map(self._unit, self._unit_paths(source.agent)))
+        units = [self._unit(path) for path in self._unit_paths(source.agent) if path not in source.files]
         if made is None or made.source is not source or made.units != units:
             version = self._make(source, units, None if made is None else made.version)
         else:

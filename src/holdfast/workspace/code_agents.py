@@ -16,7 +16,8 @@ from holdfast.tools.function_tool import check_tool
 from holdfast.tools.json_schema import compile_schema
 from holdfast.tools.python_types import json_schema
 from holdfast.tools.tool import Tool
-from holdfast.workspace.agents import AgentFile, AgentSource, agent_files, make_agent
+from holdfast.workspace.agent_file import AgentFile
+from holdfast.workspace.agents import AgentSource, agent_files, make_agent
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.json_files import decode_json
 

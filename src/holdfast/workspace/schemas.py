@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.domain.content import Json
-from holdfast.workspace.agents import AgentFile
+from holdfast.workspace.agent_file import AgentFile
 from holdfast.workspace.grants import GrantsFile
 from holdfast.workspace.settings import Settings
 from holdfast.workspace.tools import ToolFile

@@ -1,8 +1,10 @@
-"""The agents of a workspace by version: which one new runs get, and from which one a run is executed.
+"""The agents of a workspace and of its spaces by version: which one new runs get, and from which one a run is executed.
 
     files ──► bundle ──► published, when a file has changed ──► active, unless an earlier version is activated
                                                                    │
     a new run names the active version ◄───────────────────────────┘      a run is executed from the one it names
+
+The agents of a space have no files: the API publishes their versions, and the store is asked which one is active.
 
 Rules that deny or ask are the exception: those that were added since hold in runs of every version.
 """
@@ -11,6 +13,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -18,7 +21,8 @@ from msgspec.structs import replace
 from holdfast.domain.agent import SCRIPT_PREFIX, Agent
 from holdfast.domain.agent_version import AgentBundle, AgentHead, AgentVersion, LiveRules, NewAgentVersion
 from holdfast.domain.distillation import DISTILLER_PREFIX, distiller_of, is_distiller
-from holdfast.domain.errors import HoldfastError, NotFound
+from holdfast.domain.errors import HoldfastError, Invalid, NotFound
+from holdfast.domain.ids import SpaceId
 from holdfast.domain.run import Run
 from holdfast.domain.skill import Skill
 from holdfast.ports.skills import FolderSkills
@@ -75,12 +79,48 @@ class VersionedAgents:
         self._published: dict[str, str] = {}
         """The version that this process published last, by agent."""
         self._heads: dict[str, AgentHead] = {}
-        self._opened: dict[str, OpenBundle] = {}
+        self._opened: dict[tuple[SpaceId | None, str], OpenBundle] = {}
+        """Versions on disk, by their owner and digest."""
         self._skills = skills
         self._opening, self._publishing = asyncio.Lock(), asyncio.Lock()
 
+    async def of_space(self, space: SpaceId, name: str) -> Agent:
+        """Return the active definition of an agent of the workspace or of a space."""
+        found = None if self._files.has(name) else await self._find_own(space, name)
+        return self.get(name) if found is None else found
+
+    async def all_of_space(self, space: SpaceId) -> list[Agent]:
+        """Return the active definitions of the usable agents of the workspace and of a space, by name."""
+        found = self.all()
+        for head in await self._versions.heads(space):
+            if not self._files.has(head.agent):
+                with suppress(Invalid):  # the settings do not list its folder any more
+                    found.append(await self._own(space, head))
+        return sorted(found, key=lambda agent: agent.name)
+
+    async def owner(self, space: SpaceId, agent: str) -> SpaceId | None:
+        """Return the owner of the versions of an agent."""
+        if self._files.has(agent):
+            return None
+        try:
+            await self._versions.head(space, agent)
+        except NotFound:
+            return None
+        return space
+
+    async def _find_own(self, space: SpaceId, name: str) -> Agent | None:
+        """Return the agent of a space that is not of the workspace."""
+        try:
+            head = await self._versions.head(space, name)
+        except NotFound:
+            return None
+        return await self._own(space, head)
+
+    async def _own(self, space: SpaceId, head: AgentHead) -> Agent:
+        return self._files.complete((await self.open(head.agent, head.active, owner=space)).agent)
+
     def get(self, name: str) -> Agent:
-        """Return the active definition of an agent."""
+        """Return the active definition of an agent of the workspace."""
         return self._files.complete(self._active(*self._current(self._files.source(name))))
 
     def all(self) -> list[Agent]:
@@ -96,8 +136,10 @@ class VersionedAgents:
         self._files.refresh()
         self._collector.refresh()
 
-    async def active(self, name: str) -> Agent:
+    async def active(self, name: str, *, space: SpaceId | None = None) -> Agent:
         """Return the active definition of an agent, after publishing it if that was not done."""
+        if space is not None and not self._files.has(name) and (own := await self._find_own(space, name)) is not None:
+            return own
         version, agent = self._current(self._files.source(name))
         if self._published.get(name) != version.digest:
             await self._publish(name)
@@ -109,12 +151,12 @@ class VersionedAgents:
         name = run.agent_type.removeprefix(DISTILLER_PREFIX)
         current = self._find_current(name)
         if run.agent_version is None:
-            agent = self.get(name)
+            agent = self.get(name)  # of the workspace: runs of others have one
         elif current is not None and current.version == run.agent_version:
             agent = self._files.complete(current)  # its rules are those that hold now
         else:
-            agent = self._files.complete(await self._definition(name, run.agent_version))
-            rules = self.rules(name)
+            agent = self._files.complete(await self._definition(name, run.agent_version, space=run.space_id))
+            rules = await self.rules(name, space=run.space_id)
             permissions = rules.applied_to(agent.permissions)
             if permissions is not agent.permissions:
                 agent = replace(agent, permissions=permissions)
@@ -125,7 +167,7 @@ class VersionedAgents:
         if run.agent_version is None:
             return None
         name = run.agent_type.removeprefix(DISTILLER_PREFIX)
-        opened = await self.open(name, run.agent_version)
+        opened = await self._open_of_space(name, run.agent_version, space=run.space_id)
         paths = [each.path.split("/") for each in opened.bundle.left_out]
         left_out = {path[-1].removesuffix(".md") for path in paths if path[0] != "tools"}
         if not left_out:
@@ -135,22 +177,29 @@ class VersionedAgents:
 
     async def bundle_of_run(self, run: Run) -> AgentBundle:
         """Return what the version of a run consists of."""
-        return (await self._version_of_run(run)).bundle
+        return (await self._version_of_run(run))[0].bundle
 
     async def bundle_files(self, run: Run, digests: Sequence[str]) -> dict[str, bytes]:
         """Return files of the version of a run."""
-        version = await self._version_of_run(run)
-        return await self._versions.contents(None, version.agent, version.digest, digests)
+        version, owner = await self._version_of_run(run)
+        return await self._versions.contents(owner, version.agent, version.digest, digests)
 
-    async def _version_of_run(self, run: Run) -> AgentVersion:
+    async def _version_of_run(self, run: Run) -> tuple[AgentVersion, SpaceId | None]:
+        """Return the version of a run, and its owner."""
         if run.agent_version is None:
             raise NotFound(f"run `{run.id}` has no version of its agent", id=run.id)
-        return await self._versions.get(None, run.agent_type.removeprefix(DISTILLER_PREFIX), run.agent_version)
+        return await self._version(run.agent_type.removeprefix(DISTILLER_PREFIX), run.agent_version, run.space_id)
 
-    def rules(self, agent: str) -> LiveRules:
+    async def _version(self, name: str, digest: str, space: SpaceId) -> tuple[AgentVersion, SpaceId | None]:
+        try:
+            return await self._versions.get(None, name, digest), None
+        except NotFound:
+            return await self._versions.get(space, name, digest), space
+
+    async def rules(self, agent: str, *, space: SpaceId) -> LiveRules:
         """Return the rules of an agent that hold now."""
         try:
-            found = self.get(agent)
+            found = await self.of_space(space, agent)
         except HoldfastError:  # it was deleted or is broken: the rules of the workspace still hold
             found = self._files.complete(Agent(name=agent, description="", models=[], instructions=""))
         return LiveRules(deny=found.permissions.deny, ask=found.permissions.ask, granted=found.granted)
@@ -168,48 +217,68 @@ class VersionedAgents:
             elif head is not None and self._heads.get(name) is known.get(name):  # else a newer one came meanwhile
                 await self._follow(head, agent)
 
-    async def check_usable(self, agent: str, version: str) -> None:
+    async def check_usable(self, agent: str, version: str, *, owner: SpaceId | None = None) -> None:
         """Raise unless new runs of an agent could get a version."""
-        self._files.source(agent)
-        self._files.complete(await self._definition(agent, version))
+        if owner is None:
+            self._files.source(agent)
+            self._files.complete(await self._definition(agent, version))
+        else:
+            self._files.complete((await self.open(agent, version, owner=owner)).agent)
 
     async def follow(self, head: AgentHead) -> None:
         """Give new runs the active version of a head."""
         _, agent = self._current(self._files.source(head.agent))
         await self._follow(head, agent)
 
-    async def open(self, name: str, digest: str) -> OpenBundle:
+    async def open(self, name: str, digest: str, *, owner: SpaceId | None = None) -> OpenBundle:
         """Return a version on disk, read from the store if it is not there."""
-        opened = self._opened.get(digest)
+        opened = self._opened.get((owner, digest))
         if opened is not None:
             return opened
         async with self._opening:
-            if digest in self._opened:
-                return self._opened[digest]
-            bundle = await run_in_thread(lambda _: self._folder.find(digest))
-            if bundle is None:
-                bundle = (await self._versions.get(None, name, digest)).bundle
+            if (owner, digest) in self._opened:
+                return self._opened[owner, digest]
+            bundle = None
+            if owner is None:
+                bundle = await run_in_thread(lambda _: self._folder.find(digest))
+            if bundle is None:  # what is on disk may be of another space: the store says whose it is
+                bundle = (await self._versions.get(owner, name, digest)).bundle
                 missing = [file.digest for file in await run_in_thread(lambda _: self._folder.missing(bundle))]
-                contents = await self._versions.contents(None, name, digest, missing) if missing else {}
+                contents = await self._versions.contents(owner, name, digest, missing) if missing else {}
                 await run_in_thread(lambda _: self._folder.write(bundle, contents))
             found = bundle
-            self._opened[digest] = await run_in_thread(lambda _: open_bundle(self._folder, found))
-            return self._opened[digest]
+            opened = await run_in_thread(lambda _: open_bundle(self._folder, found))
+            if owner is not None:
+                opened = opened._replace(agent=replace(opened.agent, space_id=owner))
+            self._opened[owner, digest] = opened
+            return opened
 
-    async def _definition(self, name: str, digest: str) -> Agent:
+    async def _open_of_space(self, name: str, digest: str, *, space: SpaceId) -> OpenBundle:
+        """Return a version of the workspace, or else of a space."""
+        for owner in (None, space):
+            if (owner, digest) in self._opened:
+                return self._opened[owner, digest]
+        version, owner = await self._version(name, digest, space)
+        return await self.open(name, version.digest, owner=owner)
+
+    async def _definition(self, name: str, digest: str, *, space: SpaceId | None = None) -> Agent:
         """Return the definition of a version.
 
         Its scripts are read from the agent's folder where they are: a scripted model stands for a provider, which no
         version holds. Elsewhere, as on a worker, they are those of the bundle.
         """
         made = self._made.get(name)
-        agent = (await self.open(name, digest)).agent
-        if made is None or made[2].folder is None or not _has_scripts(made[2].folder, agent):
+        opened = await (self.open(name, digest) if space is None else self._open_of_space(name, digest, space=space))
+        agent = opened.agent
+        folder = None if made is None or agent.space_id is not None else made[2].folder
+        if made is None or folder is None or not _has_scripts(folder, agent):
             return agent
-        return made[2] if made[1].digest == digest else replace(agent, folder=made[2].folder)
+        return made[2] if made[1].digest == digest else replace(agent, folder=folder)
 
     def _find_current(self, name: str) -> Agent | None:
         """Return what the files define now, unless they are gone or were never valid."""
+        if not self._files.has(name):
+            return None
         try:
             return self._current(self._files.source(name))[1]
         except HoldfastError:
@@ -228,7 +297,7 @@ class VersionedAgents:
         head = self._heads.get(agent.name)
         if head is None or head.active == version.digest or self._published.get(agent.name) != version.digest:
             return agent
-        opened = self._opened.get(head.active)
+        opened = self._opened.get((None, head.active))
         return agent if opened is None else opened.agent
 
     async def _publish(self, name: str, head: AgentHead | None = None) -> None:

@@ -5,6 +5,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
+from holdfast.domain.agent_version import make_bundle
 from holdfast.domain.artifact import ArtifactType, NewArtifact, NewFile
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import Json
@@ -17,6 +18,7 @@ from holdfast.domain.skill import NewSkill, SkillContent, SkillPatch, SkillSourc
 from holdfast.domain.thread import NewThread
 from holdfast.ports.runtime import StoredFile
 from holdfast.store.store import Store
+from holdfast.workspace.versions import VersionedAgents
 from tests.builders import claim
 from tests.conformance.conftest import OTHER, SPACE
 from tests.conformance.conversations import claim_run
@@ -155,3 +157,40 @@ async def test_the_listing_of_skills_changes_only_with_a_skill(store: Store, run
     assert len(second.skills) == len(first.skills) + 1 and second.revision != first.revision
     await store.skills.update(SPACE, made.id, SkillPatch(enabled=False))
     assert (await runtime.library.skills(lease)).revision == first.revision
+
+
+async def test_a_run_has_the_agents_of_its_own_space_and_their_versions(
+    store: Store, runtime: Runtime, agents: VersionedAgents
+) -> None:
+    texts = {"agents/clerk/agent.json": b'{"model": "openai:gpt-5"}', "agents/clerk/AGENT.md": b"File."}
+    made, theirs = [
+        make_bundle("clerk", {**texts, "agents/clerk/SOUL.md": soul}, folder="agents/clerk") for soul in (b"a", b"b")
+    ]
+    await store.agent_versions.create(SPACE, made)
+    await store.agent_versions.create(OTHER, theirs)
+    lease = await running(store, "go", agent_type="clerk", agent_version=made.digest)
+    found = await runtime.library.agent(lease)
+    assert (found.name, found.soul, found.version, found.space_id) == ("clerk", "a", made.digest, SPACE)
+    assert [(each.name, each.soul) for each in await runtime.library.agents(lease)] == [
+        ("adder", None),
+        ("bot", None),
+        ("clerk", "a"),
+    ]
+    assert await runtime.library.bundle(lease) == made.bundle
+    digests = [file.digest for file in made.bundle.files]
+    assert await runtime.library.bundle_files(lease, digests) == dict(made.contents)
+    denying = make_bundle(
+        "clerk",
+        {**texts, "agents/clerk/agent.json": b'{"model": "openai:gpt-5", "permissions": {"deny": ["bash"]}}'},
+        folder="agents/clerk",
+    )
+    await store.agent_versions.replace(SPACE, denying)
+    assert (await runtime.library.rules(lease, ["clerk"]))["clerk"].deny == ["bash"]
+    assert (await runtime.library.agent(lease)).permissions.deny == ["bash"]
+    await store.agent_versions.delete(SPACE, "clerk")
+    assert (await runtime.library.agent(lease)).soul == "a"
+    foreign = await running(store, "go", agent_type="clerk", agent_version=theirs.digest)
+    for read in (runtime.library.agent(foreign), runtime.library.bundle(foreign)):
+        with pytest.raises(NotFound):
+            await read
+    assert [each.name for each in await runtime.library.agents(foreign)] == ["adder", "bot"]

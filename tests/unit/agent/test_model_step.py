@@ -22,7 +22,7 @@ from holdfast.domain.artifact import NewFile
 from holdfast.domain.commit import Lease
 from holdfast.domain.content import DataSource, ImagePart
 from holdfast.domain.errors import NotFound
-from holdfast.domain.ids import ToolCallId
+from holdfast.domain.ids import SpaceId, ToolCallId
 from holdfast.domain.inbox import InboxKind
 from holdfast.domain.limits import ZERO_USAGE
 from holdfast.domain.message import Role
@@ -74,8 +74,14 @@ class SingleAgent:
     def broken(self) -> list[BrokenAgent]:
         return []
 
-    async def active(self, name: str) -> Agent:
+    async def active(self, name: str, *, space: SpaceId | None = None) -> Agent:
         return self._agent
+
+    async def of_space(self, space: SpaceId, name: str) -> Agent:
+        return self._agent
+
+    async def all_of_space(self, space: SpaceId) -> list[Agent]:
+        return [self._agent]
 
     async def of_run(self, run: Run) -> Agent:
         return self._agent
@@ -89,13 +95,16 @@ class SingleAgent:
     async def bundle_files(self, run: Run, digests: Sequence[str]) -> dict[str, bytes]:
         raise NotFound(run.id)
 
-    async def check_usable(self, agent: str, version: str) -> None:
+    async def owner(self, space: SpaceId, agent: str) -> SpaceId | None:
+        return None
+
+    async def check_usable(self, agent: str, version: str, *, owner: SpaceId | None = None) -> None:
         raise NotFound(agent)
 
     async def follow(self, head: AgentHead) -> None:
         raise NotFound(head.agent)
 
-    def rules(self, agent: str) -> LiveRules:
+    async def rules(self, agent: str, *, space: SpaceId) -> LiveRules:
         return LiveRules()
 
     def find(self, name: str, *, folder: str | None = None) -> Model:

@@ -8,7 +8,8 @@ from typing import Any, Final
 import pytest
 
 from holdfast.domain.errors import Invalid
-from holdfast.workspace.agents import AgentFile, read_agent
+from holdfast.workspace.agent_file import AgentFile
+from holdfast.workspace.agents import read_agent
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.json_files import decode_json
 from holdfast.workspace.schemas import json_schema

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import Invalid
-from holdfast.workspace.agents import AgentFile
+from holdfast.workspace.agent_file import AgentFile
 from holdfast.workspace.json_files import decode_json
 from holdfast.workspace.settings import Settings
 

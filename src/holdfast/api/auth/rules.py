@@ -49,6 +49,7 @@ _RUN_ROUTES: Final = """
     chat delete_session cancel_session call_model complete_chat create_response
 """
 _ADMIN_ROUTES: Final = """
+    create_agent replace_agent update_agent delete_agent activate_agent_version
     create_webhook update_webhook delete_webhook resend_delivery
     import_memories update_space delete_space put_budget delete_budget revoke_grant list_keys create_key revoke_key
     create_skill update_skill delete_skill enable_skill disable_skill import_skill
@@ -69,7 +70,7 @@ ROUTE_RULES: Final[Mapping[str, RouteRule]] = {
     **dict.fromkeys(_ADMIN_ROUTES.split(), RouteRule(Scope.ADMIN)),
     **dict.fromkeys(("read_metrics", "list_backlogs"), RouteRule(Scope.READ, everywhere=True)),
     **dict.fromkeys(
-        ("create_space", "put_queue_settings", "read_settings", "update_settings", "activate_agent_version"),
+        ("create_space", "put_queue_settings", "read_settings", "update_settings"),
         RouteRule(Scope.ADMIN, everywhere=True),
     ),
 }

@@ -15,7 +15,7 @@ from holdfast.api.tasks.bodies import TaskStatus, task_status
 from holdfast.api.tasks.errors import AgentNotFound, ModeNotSupported
 from holdfast.control.agents import AgentControl, AgentView
 from holdfast.domain.errors import NotFound
-from holdfast.domain.ids import ThreadId
+from holdfast.domain.ids import SpaceId, ThreadId
 from holdfast.domain.limits import Usage
 from holdfast.domain.message import NewMessage, Role
 from holdfast.domain.run import Mode, Run, RunError
@@ -40,23 +40,30 @@ class ChatControl:
     """The use cases of chats."""
 
     def __init__(
-        self, *, agents: AgentControl, sessions: SessionControl, completions: CompletionControl, runs: Runs
+        self,
+        *,
+        space: SpaceId,
+        agents: AgentControl,
+        sessions: SessionControl,
+        completions: CompletionControl,
+        runs: Runs,
     ) -> None:
+        self.space = space
         self.agents = agents
         self.completions = completions
         self._sessions = sessions
         self._runs = runs
 
-    def agent(self, name: str) -> AgentView:
+    async def agent(self, name: str) -> AgentView:
         """Return one agent."""
         try:
-            return self.agents.get(name)
+            return await self.agents.get(self.space, name)
         except NotFound as exc:
             raise AgentNotFound(f"there is no agent `{name}`", name=name) from exc
 
     async def new_completion(self, agent: str, body: ChatBody, *, key: str | None) -> NewCompletion:
         """Return the completion that a message to an agent requests, in its session or in a new one."""
-        if Mode.CHAT not in self.agent(agent).modes:
+        if Mode.CHAT not in (await self.agent(agent)).modes:
             raise ModeNotSupported(
                 f"agent `{agent}` does not accept chats: set `chat.enabled` in its agent.json", name=agent
             )

@@ -92,14 +92,14 @@ _Force = Annotated[bool, QueryParameter(description="Cancel the active runs, and
 @get("/agents", summary="List agents for chats and tasks", **_OPTIONS)
 async def list_contract_agents(chats: NamedDependency[ChatControl]) -> ContractAgentList:
     """Return the agents of the workspace by name, and the errors of those with invalid files."""
-    found = chats.agents.all()
+    found = await chats.agents.all(chats.space)
     return ContractAgentList(agents=found.items, broken=found.broken)
 
 
 @get("/agents/{name:str}", summary="Read an agent for chats and tasks", **_OPTIONS)
 async def read_contract_agent(chats: NamedDependency[ChatControl], name: FromPath[str]) -> ContractAgentResponse:
     """Return an agent as its files define it now."""
-    return ContractAgentResponse(agent=chats.agent(name))
+    return ContractAgentResponse(agent=await chats.agent(name))
 
 
 @post(

@@ -112,6 +112,8 @@ class StartedCompletion(msgspec.Struct, frozen=True, kw_only=True):
     usage_before: Usage = ZERO_USAGE
     """The usage of the run before the completion."""
     replayed: bool = False
+    structured: bool = False
+    """Whether its output is JSON that matches a schema."""
 
 
 class ClientToolCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,14 +183,14 @@ class CompletionControl:
         self._streams = streams
         self._max_wait = max_wait
 
-    def models(self) -> list[Agent]:
+    async def models(self) -> list[Agent]:
         """Return the agents that accept chats, by name."""
-        return [agent for agent in self._agents.all() if agent.chat.allowed]
+        return [agent for agent in await self._agents.all_of_space(self._space) if agent.chat.allowed]
 
-    def model(self, name: str) -> Agent:
+    async def model(self, name: str) -> Agent:
         """Return an agent that accepts chats."""
         try:
-            agent = self._agents.get(name)
+            agent = await self._agents.of_space(self._space, name)
         except NotFound as exc:
             raise ModelNotFound(f"there is no agent `{name}`: see `GET /v1/models`", field="model") from exc
         if not agent.chat.allowed:
@@ -197,16 +199,18 @@ class CompletionControl:
             )
         return agent
 
-    def is_structured(self, run: Run) -> bool:
+    async def _is_structured(self, run: Run) -> bool:
         """Return whether the output of a run is JSON that matches a schema."""
         try:
-            return run.output_schema is not None or self._agents.get(run.agent_type).output is not None
+            if run.output_schema is not None:
+                return True
+            return (await self._agents.of_space(self._space, run.agent_type)).output is not None
         except HoldfastError:
             return False
 
     async def start(self, new: NewCompletion) -> StartedCompletion:
         """Continue a chat: resume the waiting run that the last messages respond to, or else start a new run."""
-        self.model(new.agent)
+        await self.model(new.agent)
         earlier = await self._requests.find(self._space, new.request(), kind=_ResumedRun)
         if earlier is not None:
             return await self._resumed_completion(earlier, replayed=True)
@@ -248,7 +252,7 @@ class CompletionControl:
         messages = await self._messages.of_run(self._space, run.id)
         interrupts = [] if run.status.terminal else await self._interrupts.open_for_run(self._space, run.id)
         replies = [each.content for each in messages[started.message_offset :] if each.role is Role.ASSISTANT]
-        if self.is_structured(run):
+        if started.structured:
             replies = replies[-1:] if run.status.terminal else []
         client_calls = [each for each in interrupts if each.kind is InterruptKind.CLIENT_TOOL]
         interrupt_text = TEXT_SEPARATOR.join(
@@ -355,13 +359,15 @@ class CompletionControl:
         return await self._resumed_completion(done.value, replayed=done.replayed)
 
     async def _resumed_completion(self, resumed: _ResumedRun, *, replayed: bool) -> StartedCompletion:
+        run = await self._runs.get(self._space, resumed.run_id)
         return StartedCompletion(
-            run=await self._runs.get(self._space, resumed.run_id),
+            run=run,
             segment_id=resumed.segment_id,
             after_seq=resumed.after_seq,
             message_offset=resumed.message_offset,
             usage_before=resumed.usage_before,
             replayed=replayed,
+            structured=await self._is_structured(run),
         )
 
     async def _start_run(
@@ -384,7 +390,11 @@ class CompletionControl:
         )
         created = await self._control.start(self._space, new_run)
         return StartedCompletion(
-            run=created.run, segment_id=created.run.id, message_offset=len(messages), replayed=created.replayed
+            run=created.run,
+            segment_id=created.run.id,
+            message_offset=len(messages),
+            replayed=created.replayed,
+            structured=await self._is_structured(created.run),
         )
 
 

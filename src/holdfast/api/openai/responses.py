@@ -287,7 +287,7 @@ class CompletionStream(TextStream):
         self._completions = completions
         self._started = started
         self._include_usage = include_usage
-        self._structured = completions.is_structured(started.run)
+        self._structured = started.structured
 
     def _opening_frame(self) -> bytes:
         return self._frame([ChunkChoice(delta=CompletionDelta(role="assistant", content=""))])

@@ -306,7 +306,7 @@ class ResponsesStream(TextStream):
         self._completions = completions
         self._request = request
         self._started = started
-        self._structured = completions.is_structured(started.run)
+        self._structured = started.structured
         self._sent = 0
         self._text = ""
 

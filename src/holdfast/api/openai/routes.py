@@ -45,13 +45,13 @@ ThreadHeader = Annotated[
 @get("/v1/models", summary="List agents as models", opt=_ERROR_SCHEMA, **_OPTIONS)
 async def list_models(completions: NamedDependency[CompletionControl]) -> ModelList:
     """Return the agents that accept chats, by name."""
-    return ModelList(data=[ListedModel(id=agent.name) for agent in completions.models()])
+    return ModelList(data=[ListedModel(id=agent.name) for agent in await completions.models()])
 
 
 @get("/v1/models/{name:str}", summary="Read an agent as a model", opt=_ERROR_SCHEMA, **_OPTIONS)
 async def read_model(completions: NamedDependency[CompletionControl], name: FromPath[str]) -> ListedModel:
     """Return an agent that accepts chats."""
-    return ListedModel(id=completions.model(name).name)
+    return ListedModel(id=(await completions.model(name)).name)
 
 
 @post(

@@ -15,13 +15,6 @@ from holdfast.api.auth.tickets import check_stream_path
 from holdfast.api.bodies import SpaceBody
 from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, keyed_response
 from holdfast.api.parameters import Cursor, Limit, PortDependency, space_paths
-from holdfast.control.agent_versions import (
-    AgentVersionControl,
-    AgentVersionDiff,
-    AgentVersionPage,
-    AgentVersionView,
-)
-from holdfast.control.agents import AgentControl, AgentPage, AgentView
 from holdfast.control.api_keys import KeyControl, KeyRequest, MadeKey
 from holdfast.control.spaces import SpaceControl, UsageControl
 from holdfast.control.tickets import MadeTicket, TicketControl
@@ -345,67 +338,6 @@ KEY_ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
 )
 
 _AGENT_TAGS = ["agents"]
-_ONE_AGENT = "/api/agents/{name:str}"
-
-
-@get("/api/agents", summary="List agents", tags=_AGENT_TAGS)
-async def list_agents(
-    agents: NamedDependency[AgentControl], limit: Limit = DEFAULT_PAGE_SIZE, cursor: Cursor = None
-) -> AgentPage:
-    """Return the agents of the workspace by name, and with every page the errors of those that cannot be used."""
-    return agents.page(limit=limit, cursor=cursor)
-
-
-@get("/api/agents/{name:str}", summary="Read an agent", tags=_AGENT_TAGS)
-async def read_agent(agents: NamedDependency[AgentControl], name: FromPath[str]) -> AgentView:
-    """Return the current definition of an agent."""
-    return agents.get(name)
-
-
-@get(f"{_ONE_AGENT}/versions", summary="List the versions of an agent", tags=_AGENT_TAGS)
-async def list_agent_versions(
-    agent_versions: NamedDependency[AgentVersionControl],
-    name: FromPath[str],
-    limit: Limit = DEFAULT_PAGE_SIZE,
-    cursor: Cursor = None,
-) -> AgentVersionPage:
-    """Return the published versions of an agent, the newest first, and which one new runs get."""
-    return await agent_versions.page(name, limit=limit, cursor=cursor)
-
-
-@get(f"{_ONE_AGENT}/versions/{{digest:str}}", summary="Read a version of an agent", tags=_AGENT_TAGS)
-async def read_agent_version(
-    agent_versions: NamedDependency[AgentVersionControl], name: FromPath[str], digest: FromPath[str]
-) -> AgentVersionView:
-    """Return a version: its files without their contents. At least 8 characters of a digest name it."""
-    return await agent_versions.get(name, digest)
-
-
-@get(f"{_ONE_AGENT}/versions/{{digest:str}}/diff", summary="Compare two versions of an agent", tags=_AGENT_TAGS)
-async def diff_agent_versions(
-    agent_versions: NamedDependency[AgentVersionControl],
-    name: FromPath[str],
-    digest: FromPath[str],
-    to: Annotated[str, QueryParameter(max_length=64, description="The digest of the later version.")],
-) -> AgentVersionDiff:
-    """Return the files that differ from one version to another, with the differences of texts."""
-    return await agent_versions.diff(name, digest, to)
-
-
-@post(
-    f"{_ONE_AGENT}/versions/{{digest:str}}/activate",
-    summary="Activate a version of an agent",
-    tags=_AGENT_TAGS,
-    status_code=200,
-)
-async def activate_agent_version(
-    agent_versions: NamedDependency[AgentVersionControl], name: FromPath[str], digest: FromPath[str]
-) -> AgentVersionView:
-    """Give new runs an earlier version, until a file of the agent is edited. Runs keep the version they have.
-
-    Rules that the edited files deny or ask for then hold no longer, unless the version has them.
-    """
-    return await agent_versions.activate(name, digest)
 
 
 @get(space_paths("/tools"), summary="List tools", tags=_AGENT_TAGS)
@@ -417,12 +349,4 @@ async def list_tools(tools: NamedDependency[ToolControl], space_id: FromPath[Spa
     return await tools.all(space_id)
 
 
-AGENT_ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
-    list_agents,
-    read_agent,
-    list_agent_versions,
-    read_agent_version,
-    diff_agent_versions,
-    activate_agent_version,
-    list_tools,
-)
+TOOL_ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (list_tools,)

@@ -140,7 +140,7 @@ class TaskControl:
             idempotency_key=key,
         )
         try:
-            self._check_agent(agent)
+            await self._check_agent(agent)
         except HoldfastError:  # a replayed request succeeds even if its agent was removed or changed
             run = key and await self._runs.find_by_idempotency_key(self._space, key, body=body_digest(new))
             if not run:
@@ -263,9 +263,9 @@ class TaskControl:
             task = task_id_of(run.id)
             raise TaskActive(f"task `{task}` has ended, but its worker still holds the lease: retry", id=task) from exc
 
-    def _check_agent(self, name: str) -> None:
+    async def _check_agent(self, name: str) -> None:
         try:
-            agent = self._agents.get(name)
+            agent = await self._agents.of_space(self._space, name)
         except NotFound as exc:
             raise AgentNotFound(f"there is no agent `{name}`", name=name) from exc
         if agent.task.enabled is not True:

@@ -25,33 +25,67 @@ from holdfast.domain.thread import Thread, ThreadStatus
 
 
 class SyncRemoteAgents:
-    """The agents of the workspace."""
+    """The agents that a space knows: those of the workspace, and its own, which can be changed."""
 
     def __init__(self, connection: SyncConnection) -> None:
         self._connection = connection
 
     def list(self, *, limit: int | None = None) -> Iterator[AgentView]:
         """Yield the usable agents by name."""
-        return self._connection.pages("/agents", AgentView, limit=limit, in_space=False)
+        return self._connection.pages("/agents", AgentView, limit=limit)
 
     def get(self, name: str) -> AgentView:
         """Return an agent."""
-        return self._connection.send("GET", path_of("/agents/", name), AgentView, in_space=False)
+        return self._connection.send("GET", path_of("/agents/", name), AgentView)
+
+    def create(
+        self,
+        name: str,
+        *,
+        settings: Mapping[str, Json],
+        instructions: str,
+        soul: str | None = None,
+        scripts: Mapping[str, Json] | None = None,
+    ) -> AgentView:
+        """Create an agent of the space; `settings` is what `agent.json` would say."""
+        body = {"name": name, **_definition(settings, instructions, soul, scripts)}
+        return self._connection.send("POST", "/agents", AgentView, body=body, key=new_key())
+
+    def replace(
+        self,
+        name: str,
+        *,
+        settings: Mapping[str, Json],
+        instructions: str,
+        soul: str | None = None,
+        scripts: Mapping[str, Json] | None = None,
+    ) -> AgentView:
+        """Give an agent of the space another definition."""
+        body = _definition(settings, instructions, soul, scripts)
+        return self._connection.send("PUT", path_of("/agents/", name), AgentView, body=body)
+
+    def update(self, name: str, **changes: Json) -> AgentView:
+        """Change `settings`, which are merged, `instructions`, `soul` or `scripts` of an agent of the space."""
+        return self._connection.send("PATCH", path_of("/agents/", name), AgentView, body=changes)
+
+    def delete(self, name: str) -> None:
+        """Delete an agent of the space; runs that have begun go on."""
+        self._connection.send("DELETE", path_of("/agents/", name), type(None))
 
     def versions(self, name: str, *, limit: int | None = None) -> Iterator[AgentVersionView]:
         """Yield the published versions of an agent, the newest first."""
         path = path_of("/agents/", name, "/versions")
-        return self._connection.pages(path, AgentVersionView, limit=limit, in_space=False)
+        return self._connection.pages(path, AgentVersionView, limit=limit)
 
     def diff(self, name: str, before: str, after: str) -> AgentVersionDiff:
         """Return the difference between two versions, each named by its digest or the first 8 characters of it."""
         path = path_of("/agents/", name, "/versions/", before, "/diff")
-        return self._connection.send("GET", path, AgentVersionDiff, query={"to": after}, in_space=False)
+        return self._connection.send("GET", path, AgentVersionDiff, query={"to": after})
 
     def activate(self, name: str, digest: str) -> AgentVersionView:
-        """Give new runs a published version of an agent, until one of its files is edited."""
+        """Give new runs a published version of an agent, until it is edited."""
         path = path_of("/agents/", name, "/versions/", digest, "/activate")
-        return self._connection.send("POST", path, AgentVersionView, in_space=False)
+        return self._connection.send("POST", path, AgentVersionView)
 
 
 class SyncRemoteRuns:
@@ -299,3 +333,9 @@ class SyncRemoteSpaces:
     def delete(self, space_id: str) -> None:
         """Delete a space with everything in it."""
         self._connection.send("DELETE", path_of("/spaces/", space_id), type(None), in_space=False)
+
+
+def _definition(
+    settings: Mapping[str, Json], instructions: str, soul: str | None, scripts: Mapping[str, Json] | None
+) -> dict[str, Json]:
+    return {"settings": dict(settings), "instructions": instructions, "soul": soul, "scripts": dict(scripts or {})}

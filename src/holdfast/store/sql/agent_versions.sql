@@ -12,19 +12,45 @@ ON CONFLICT (owner_key, agent, digest) DO NOTHING;
 INSERT INTO agent_heads (owner_key, agent, published, active, changed_by, changed_at)
 VALUES (:owner_key, :agent, :digest, :digest, :changed_by, :now)
 ON CONFLICT (owner_key, agent) DO UPDATE
-   SET published = :digest, active = :digest, changed_by = :changed_by, changed_at = :now
- WHERE agent_heads.published <> :digest
+   SET published = :digest, active = :digest, changed_by = :changed_by, changed_at = :now, deleted_at = NULL
+ WHERE agent_heads.published <> :digest OR agent_heads.deleted_at IS NOT NULL
 RETURNING agent;
+
+-- name: create_agent
+-- No row: the agent exists.
+INSERT INTO agent_heads (owner_key, agent, published, active, changed_by, changed_at)
+VALUES (:owner_key, :agent, :digest, :digest, :changed_by, :now)
+ON CONFLICT (owner_key, agent) DO UPDATE
+   SET published = :digest, active = :digest, changed_by = :changed_by, changed_at = :now, deleted_at = NULL
+ WHERE agent_heads.deleted_at IS NOT NULL
+RETURNING agent;
+
+-- name: replace_agent
+-- No row: another version is active, or the agent was deleted.
+UPDATE agent_heads SET published = :digest, active = :digest, changed_by = :changed_by, changed_at = :now
+ WHERE owner_key = :owner_key AND agent = :agent AND deleted_at IS NULL
+   AND (CAST(:active AS TEXT) IS NULL OR active = :active)
+RETURNING agent;
+
+-- name: delete_agent
+-- No row: another version is active, or the agent was deleted.
+UPDATE agent_heads SET deleted_at = :now, changed_by = :changed_by, changed_at = :now
+ WHERE owner_key = :owner_key AND agent = :agent AND deleted_at IS NULL
+   AND (CAST(:active AS TEXT) IS NULL OR active = :active)
+RETURNING agent;
+
+-- name: count_agents
+SELECT COUNT(*) AS number FROM agent_heads WHERE owner_key = :owner_key AND deleted_at IS NULL;
 
 -- name: activate_agent_version
 UPDATE agent_heads SET active = :digest, changed_by = :changed_by, changed_at = :now
- WHERE owner_key = :owner_key AND agent = :agent AND active <> :digest;
+ WHERE owner_key = :owner_key AND agent = :agent AND active <> :digest AND deleted_at IS NULL;
 
 -- name: agent_head
-SELECT * FROM agent_heads WHERE owner_key = :owner_key AND agent = :agent;
+SELECT * FROM agent_heads WHERE owner_key = :owner_key AND agent = :agent AND deleted_at IS NULL;
 
 -- name: agent_heads
-SELECT * FROM agent_heads WHERE owner_key = :owner_key ORDER BY agent;
+SELECT * FROM agent_heads WHERE owner_key = :owner_key AND deleted_at IS NULL ORDER BY agent;
 
 -- name: find_agent_versions
 -- The versions whose digests begin with a prefix: a longer text begins with it if it is below the prefix and a `g`.

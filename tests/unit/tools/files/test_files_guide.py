@@ -14,7 +14,7 @@ from holdfast.tools.files.patterns import MAX_MATCH_CHARS, MAX_PATTERN_CHARS
 from holdfast.tools.files.text import MAX_FILE_BYTES, MAX_LINE_CHARS, MAX_LINES, MAX_SHOWN_CHARS
 from holdfast.tools.files.walk import MAX_SEARCH_BYTES, MAX_SEARCH_ENTRIES, MAX_SEARCH_SECONDS
 from holdfast.tools.files.write import MAX_KNOWN_FILES
-from holdfast.workspace.agents import AgentFile
+from holdfast.workspace.agent_file import AgentFile
 from holdfast.workspace.json_files import decode_json
 from tests.architecture.project import ROOT
 
