@@ -18,9 +18,9 @@ from tests.cli.test_quickstart import run_quick_start
 
 TIMEOUT_SECONDS: Final = 1200
 MAX_INSTALL_BYTES: Final = 230 * 1024 * 1024
-PYTHONS: Final = [sys.executable, *(f"python3.{minor}" for minor in (12, 13) if sys.version_info[1] != minor)]
+OTHER_PYTHONS: Final = [f"python3.{minor}" for minor in (12, 13) if sys.version_info[1] != minor]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.timeout(TIMEOUT_SECONDS)
 
 
 def run(*command: str | Path, cwd: Path | None = None, stdin: str = "") -> str:
@@ -63,7 +63,9 @@ def disk_usage(folder: Path) -> int:
     return sum(each.lstat().st_blocks * 512 for each in folder.rglob("*"))
 
 
-@pytest.fixture(scope="module", params=PYTHONS)
+@pytest.fixture(
+    scope="module", params=[sys.executable, *(pytest.param(each, marks=pytest.mark.slow) for each in OTHER_PYTHONS)]
+)
 def empty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty virtual environment."""
     program = interpreter(request.param)
