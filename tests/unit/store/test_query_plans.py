@@ -16,14 +16,17 @@ from holdfast.store.postgres.transaction import STATEMENTS as POSTGRES_STATEMENT
 from holdfast.store.sqlite.transaction import STATEMENTS
 from tests.support.postgres import PostgresServer
 
-CROWD: Final = """
+OTHERS: Final = """
 INSERT INTO timers (space_key, id, kind, due_at, state, created_at)
-SELECT 1, 'sch_' || n, 'schedule', 4000000000000, 'scheduled', 1 FROM generate_series(1, 20000) n;
+SELECT 1, 'sch_' || n, 'schedule', 4000000000000, 'scheduled', 1 FROM generate_series(1, 10000) n;
 INSERT INTO conditions (reminder_key, space_key, id, event, agent, thread_id, spec, armed, armed_at, matches)
-SELECT n, 1, 'rem_' || n, 'run.completed', 'agent-' || n % 1000, '', '{}', 1, 1, '[]' FROM generate_series(1, 20000) n;
-ANALYZE;
+SELECT n, 1, 'rem_' || n, CASE WHEN n > 5000 THEN 'message' ELSE 'run.completed' END,
+       CASE WHEN n > 5000 THEN '' ELSE 'agent-' || n % 1000 END, '', '{}', n % 2, 1, '[]'
+  FROM generate_series(1, 10000) n;
+INSERT INTO reminder_terms (space_key, term, reminder_key)
+SELECT 1, term, n FROM generate_series(5001, 10000) n, unnest(ARRAY['acm', 'invoic']) term;
 """
-"""Schedules and conditions that are not due and not concerned."""
+"""Schedules that are not due, and conditions that are not concerned."""
 
 
 async def query_plan(path: Path, name: str) -> list[str]:
@@ -70,27 +73,37 @@ async def test_what_is_due_or_concerned_is_found_behind_any_number_of_others(
     assert [step for step in steps if step in ("SCAN timers", "SCAN c", "SCAN conditions")] == [], steps
 
 
-async def test_postgresql_finds_what_is_due_or_concerned_among_many_others(postgres: PostgresServer) -> None:
-    cases: list[tuple[str, dict[str, Any], str]] = [
-        ("claim_timers", {"owner": "me", "lease": 1_000, "limit": 100}, "timers_due"),
-        ("next_due", {}, "timers_due"),
-        (
-            "armed_conditions",
-            {"space_key": [1], "event": ["run.completed"], "agent": ["bot"], "thread_id": [""]},
-            "conditions_armed",
-        ),
-    ]
-    connection = await asyncpg.connect(await postgres.create_store("query_plans"))
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("analyzed", [False, True])
+async def test_postgresql_reads_what_is_due_or_concerned_and_no_others(
+    postgres: PostgresServer, mode: str, analyzed: bool
+) -> None:
+    cases: dict[str, dict[str, Any]] = {
+        "claim_timers": {"owner": "me", "lease": 1_000, "limit": 5},
+        "next_due": {},
+        "any_armed_condition": {},
+        "spaces_with_contexts": {"space_key": [1]},
+        "armed_conditions": {"space_key": [1], "event": ["run.completed"], "agent": ["bot"], "thread_id": [""]},
+        "contexts_with_terms": {"space_key": 1, "thread_id": "thr_1", "terms": '["letter", "tone"]'},
+        "newest_contexts": {"space_key": 1, "thread_id": "thr_1", "limit": 5},
+    }
+    connection = await asyncpg.connect(await postgres.create_store("others"))
     try:
-        await connection.execute(CROWD)
-        for name, values, index in cases:
+        await connection.execute(OTHERS + "ANALYZE;" * analyzed)
+        await connection.execute(f"SET plan_cache_mode = {mode}")
+        for name, values in cases.items():
             statement = POSTGRES_STATEMENTS[name]
             given = [values.get(parameter) for parameter in statement.parameters]
-            plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN {statement.sql}", *given))
-            assert f" using {index} on " in plan and "Seq Scan" not in plan, plan
+            plan = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.sql}", *given)
+            reads = [node for node in _nodes(json.loads(plan)[0]["Plan"]) if "Relation Name" in node]
+            rows = [
+                node["Actual Loops"] * (node.get("Actual Rows", 0) + node.get("Rows Removed by Filter", 0))
+                for node in reads
+            ]
+            assert reads and max(rows) <= 5, plan
     finally:
         await connection.close()
-        await postgres.drop_database("query_plans")
+        await postgres.drop_database("others")
 
 
 async def test_the_runs_of_a_schedule_are_found_behind_skipped_times(tmp_path: Path) -> None:

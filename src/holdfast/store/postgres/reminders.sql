@@ -20,18 +20,23 @@ SELECT c.* FROM conditions c
    FOR UPDATE OF c;
 
 -- name: spaces_with_contexts
+-- The order is that of the index: without it the planner reads the table, in which the first context may come last.
 SELECT w.space_key FROM unnest(:space_key::BIGINT[]) AS w (space_key)
- WHERE EXISTS (SELECT 1 FROM conditions c WHERE c.space_key = w.space_key AND c.event = 'message' AND c.armed = 1);
+ CROSS JOIN LATERAL (SELECT 1 FROM conditions c
+                      WHERE c.space_key = w.space_key AND c.event = 'message' AND c.armed = 1
+                      ORDER BY c.agent, c.thread_id, c.reminder_key LIMIT 1) AS found;
 
 -- name: contexts_with_terms
--- Contexts that share terms with a message, and how many.
+-- Contexts that share terms with a message, and how many. With `=` the planner would expect the share of all terms that
+-- an average one has, and read all of them where a few are common; OFFSET keeps it from joining whole tables.
 SELECT c.*, t.shared
   FROM (SELECT t.reminder_key, COUNT(*) AS shared
           FROM json_array_elements_text(:terms::JSON) j (term)
-          JOIN reminder_terms t ON t.space_key = :space_key AND t.term = j.term
+         CROSS JOIN LATERAL (SELECT o.reminder_key FROM reminder_terms o
+                              WHERE o.space_key = :space_key AND o.term BETWEEN j.term AND j.term OFFSET 0) t
          GROUP BY t.reminder_key) t
-  JOIN conditions c ON c.reminder_key = t.reminder_key
- WHERE c.armed = 1 AND c.thread_id IN (:thread_id, '')
+ CROSS JOIN LATERAL (SELECT * FROM conditions o
+                      WHERE o.reminder_key = t.reminder_key AND o.armed = 1 AND o.thread_id IN (:thread_id, '') OFFSET 0) c
  ORDER BY c.reminder_key;
 
 -- name: add_reminder_terms

@@ -43,7 +43,8 @@ SELECT r.*, s.id AS space_id, NULL AS due_at, c.met_at AS since FROM conditions 
  ORDER BY priority DESC, since DESC, reminder_key DESC LIMIT :limit;
 
 -- name: any_armed_condition
-SELECT 1 AS armed FROM conditions WHERE armed = 1 LIMIT 1;
+-- In the order of the index: those that are not armed are not read.
+SELECT 1 AS armed FROM conditions WHERE armed = 1 ORDER BY space_key LIMIT 1;
 
 -- name: update_reminder
 UPDATE reminders
