@@ -3,6 +3,7 @@ import { useId, useRef } from "preact/hooks";
 import type { Interrupt } from "../api/types";
 import { answer, describe, sendings } from "../live/questions";
 import { Dot } from "./status";
+import { Ago } from "./time";
 
 /** A question of an agent: options as buttons, or words of one's own. */
 export function Input({ question }: { question: Interrupt }) {
@@ -59,7 +60,7 @@ export function Answered({ question, agent, href }: { question: Interrupt; agent
       </span>
       <span class="quiet">
         {describe(question.response)}
-        {question.answered_by ? ` by ${question.answered_by}` : ""}
+        {question.answered_by ? ` by ${question.answered_by}` : ""} <Ago at={question.answered_at} />
       </span>
     </a>
   );

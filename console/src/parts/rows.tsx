@@ -29,6 +29,8 @@ interface RowsProps<T> {
 }
 
 const NEAR_END_PX = 600;
+/** The same in each row, so that their columns stand below each other. */
+const ACTS_WIDTH = "minmax(8.5rem, max-content)";
 
 export function Rows<T>(props: RowsProps<T>) {
   const { label, items, columns, keyOf, onEnd } = props;
@@ -43,7 +45,7 @@ export function Rows<T>(props: RowsProps<T>) {
     const box = scroller.current;
     if (box && box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END_PX) onEnd?.();
   };
-  const tracks = [...columns.map((column) => column.width), ...(props.actions ? ["auto"] : [])].join(" ");
+  const tracks = [...columns.map((column) => column.width), ...(props.actions ? [ACTS_WIDTH] : [])].join(" ");
   return (
     <div class="rows-box" style={{ "--cols": tracks }}>
       <div class="row head" aria-hidden="true">

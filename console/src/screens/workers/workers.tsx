@@ -119,7 +119,9 @@ function Worker({ worker }: { worker: WorkerView }) {
         </span>
       </p>
       <p class="quiet">
-        {!worker.alive && <span class="fail">gone: its runs go on elsewhere when their leases end. </span>}
+        {!worker.alive && (
+          <span class="fail">gone{held > 0 && ": its runs go on elsewhere when their leases end"}. </span>
+        )}
         {count(held)} of {count(worker.concurrency)} busy{note}, heard of <Ago at={worker.last_beat_at} />, started{" "}
         <Ago at={worker.started_at} />
         {pools.length > 0 && `, ${pools.length === 1 ? "pool" : "pools"} ${pools.join(", ")}`}
