@@ -208,6 +208,18 @@ async def test_a_hint_of_any_size_arrives(postgres_url: str) -> None:
             assert await heard(hints, lambda wake: wake != WakeHint()) in (sent, WakeHint(everything=True))
 
 
+async def test_foreign_notifications_are_ignored(postgres_url: str) -> None:
+    raised: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
+    async with connected(postgres_url) as bus, hints_of(bus) as hints:
+        other = await asyncpg.connect(postgres_url)
+        for payload in ("", "not a hint", '0 {"queue": 3}', '0 {"queue": true}'):
+            await other.execute("SELECT pg_notify($1, $2)", CHANNEL, payload)
+        await heard(hints, lambda wake: wake.queue)
+        await other.close()
+    assert raised == []
+
+
 async def test_a_bus_reconnects_after_a_lost_connection_and_wakes_its_subscribers(postgres_url: str) -> None:
     url = postgres_url
     async with connected(url) as here, connected(url) as there, hints_of(here) as near, hints_of(there) as far:

@@ -4,7 +4,8 @@ A hint that exceeds the payload limit is replaced by `everything`.
 """
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import Any, Final
 
 import asyncpg
@@ -44,25 +45,29 @@ class PostgresBus(RelayBus):
         try:
             # An empty hint wakes the loop, which otherwise would notice a broken connection only when it sends.
             connection.add_termination_listener(lambda _: self.outgoing.put(WakeHint()))
-            await connection.add_listener(CHANNEL, self._receive)
+            own = str(connection.get_server_pid())  # a listener may still be called when the connection is lost
+            await connection.add_listener(CHANNEL, partial(self._receive, own))
             self.local.publish(WakeHint(everything=True))
             async for hint in self.outgoing:
-                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _payload(connection, hint))
+                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, _payload(own, hint))
                 await asyncio.sleep(NOTIFY_INTERVAL_SECONDS)
         finally:
             connection.terminate()
 
-    def _receive(self, connection: Any, pid: int, channel: str, payload: str) -> None:
+    def _receive(self, own: str, connection: Any, pid: int, channel: str, payload: str) -> None:
         sender, _, encoded = payload.partition(" ")
-        if sender != str(connection.get_server_pid()):
-            self.local.publish(_decoder.decode(encoded))
+        if sender != own:
+            with suppress(
+                msgspec.DecodeError
+            ):  # another version of Holdfast: the fallback of the watcher finds changes
+                self.local.publish(_decoder.decode(encoded))
 
 
-def _payload(connection: Any, hint: WakeHint) -> str:
+def _payload(own: str, hint: WakeHint) -> str:
     encoded = _encoder.encode(replace(hint, grown=()))
     if len(encoded) > MAX_PAYLOAD_BYTES:
         encoded = _encoder.encode(replace(hint, runs=frozenset(), ended=frozenset(), grown=(), everything=True))
-    return f"{connection.get_server_pid()} {encoded.decode()}"
+    return f"{own} {encoded.decode()}"
 
 
 def open_bus(url: str) -> AbstractAsyncContextManager[PostgresBus]:
