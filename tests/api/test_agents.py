@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.domain.content import Json
-from tests.api.site import Site, serve
+from tests.api.site import Site, eventually, serve
 from tests.scenario.agents.agent_workspace import AgentWorkspace, call, calling, say
 
 SETTINGS: Final[dict[str, Json]] = {"model": "scripted:script.json", "task": {"enabled": True}}
@@ -244,3 +244,54 @@ async def test_tools_of_the_workspace_are_part_of_the_version(tmp_path: Path) ->
         await create(site, "clerk", tools=["echo"])
         (version,) = (await site.get("/api/agents/clerk/versions"))["items"]
     assert "tools/echo/tool.json" in [file["path"] for file in version["files"]]
+
+
+async def test_agents_of_the_workspace_are_written_where_the_settings_allow_it(tmp_path: Path) -> None:
+    workshop = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
+    workshop.agent(say("done"), description="one")
+    workshop.write("agents/bot/SOUL.md", "calm")
+    workshop.write("agents/bot/notes.txt", "mine")
+    folder = workshop.folder / "agents" / "bot"
+
+    def files() -> dict[str, bytes]:
+        return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+    async with serve(workshop) as site:
+        before, first = files(), await site.get("/api/agents/bot")
+        refused = await site.patch("/api/agents/bot", {"soul": "wild"}, expect=409)
+        assert "`write_agents` in settings.json" in refused["error"]["message"]
+        workshop.write("settings.json", {"write_agents": True})
+
+        async def allowed() -> bool:
+            return (await site.request("PATCH", "/api/agents/bot", json={})).status_code == 200
+
+        await eventually(allowed)
+        stale = {"If-Match": f'"{"0" * 64}"'}
+        for method, body, headers, status in (
+            ("PATCH", {"settings": {"limits": {"max_iteration": 3}}}, {}, 400),
+            ("PATCH", {"settings": {"model": None}}, {}, 400),
+            ("PATCH", {"instructions": " "}, {}, 400),
+            ("PATCH", {"scripts": {"../x.json": {}}}, {}, 400),
+            ("PUT", {"settings": {}, "instructions": "x"}, {}, 400),
+            ("PATCH", {"soul": "wild"}, stale, 412),
+            ("DELETE", None, stale, 412),
+            ("POST", {"name": "bot", **definition()}, {}, 409),
+        ):
+            path = "/api/agents" if method == "POST" else "/api/agents/bot"
+            response = await site.request(method, path, json=body, headers=headers)
+            assert response.status_code == status, (method, body, response.text)
+        assert files() == before
+        changes = {"settings": {"description": "two", "tools": ["ask_user"]}, "soul": None}
+        changed = await site.patch("/api/agents/bot", changes)
+        assert (changed["description"], changed["tools"], changed["soul"]) == ("two", ["ask_user"], None)
+        assert (changed["space_id"], changed["version"] != first["version"]) == (None, True)
+        assert set(files()) == {"agent.json", "AGENT.md", "script.json", "notes.txt"}
+        assert (await play(site, "bot"))["agent_version"] == changed["version"]
+        tag = {"If-Match": f'"{changed["version"]}"'}
+        replaced = await site.request("PUT", "/api/agents/bot", json=definition(say("other")), headers=tag)
+        assert (replaced.status_code, replaced.json()["description"]) == (200, "")
+        assert (await play(site, "bot"))["output"] == "other"
+        await site.delete("/api/agents/bot")
+        await site.get("/api/agents/bot", expect=404)
+        (aside,) = (workshop.folder / "agents").iterdir()
+        assert aside.name.startswith(".bot.") and (aside / "notes.txt").read_text() == "mine"

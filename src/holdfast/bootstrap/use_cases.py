@@ -105,9 +105,10 @@ class PrincipalUseCases:
         agents = AgentControl(
             holdfast.agents,
             definitions=holdfast.agent_definitions,
+            files=holdfast.agent_files,
             versions=store.agent_versions,
             requests=store.requests,
-            principal=name,
+            principal=principal,
         )
         threads = ThreadControl(
             threads=store.threads,

@@ -59,13 +59,14 @@ from holdfast.ports.memory import Recall
 from holdfast.ports.model import KnownModels, Models
 from holdfast.ports.runtime import Clock, Executor, RuntimePorts
 from holdfast.ports.tools import WorkingFolders
-from holdfast.ports.workspace import AgentDefinitions
+from holdfast.ports.workspace import AgentDefinitions, AgentFiles
 from holdfast.sandbox.processes import open_processes
 from holdfast.store.store import Store
 from holdfast.tools.files.snapshots import WorkerFolders
 from holdfast.tools.function_tool import check_tool
 from holdfast.tools.tool import Tool
 from holdfast.tools.web.client import GuardedResolver, WebClient
+from holdfast.workspace.agent_writer import WorkspaceAgentFiles
 from holdfast.workspace.agents import FolderAgents
 from holdfast.workspace.code_agents import CodeAgent
 from holdfast.workspace.folder import Workspace
@@ -88,6 +89,7 @@ class OpenWorkspace(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     web_addresses: GuardedResolver
     agents: VersionedAgents
     agent_definitions: AgentDefinitions
+    agent_files: AgentFiles
     models: Models
     known_models: KnownModels
     working_folders: WorkingFolders
@@ -155,7 +157,7 @@ async def open_workspace(
             )
         )
         folder_skills = WorkspaceSkills(folder)
-        agents, definitions = _open_agents(
+        agents, definitions, agent_files = _open_agents(
             folder, settings, store, folder_skills, options, tool_names=tool_names, calls_models=workers > 0
         )
         skills = SkillShelf(folder_skills, store.skills, scripts_folder=folder.data_folder / "skills")
@@ -249,6 +251,7 @@ async def open_workspace(
             web_addresses=tools.web_addresses,
             agents=agents,
             agent_definitions=definitions,
+            agent_files=agent_files,
             models=models,
             working_folders=tools.folders,
             known_models=ListedModels(lambda: settings.get().providers),
@@ -274,8 +277,8 @@ def _open_agents(
     *,
     tool_names: Collection[str],
     calls_models: bool,
-) -> tuple[VersionedAgents, SpaceAgentDefinitions]:
-    """Return the agents, and what makes those of spaces."""
+) -> tuple[VersionedAgents, SpaceAgentDefinitions, WorkspaceAgentFiles]:
+    """Return the agents, and what changes those of spaces and of the workspace."""
 
     def check_models(names: Sequence[str]) -> None:
         if calls_models:
@@ -288,10 +291,14 @@ def _open_agents(
         check_models=check_models,
         in_code=[agent.source(folder) for agent in options.agents],
     )
+    versions = store.agent_versions
     definitions = SpaceAgentDefinitions(
-        folder, files, store.agent_versions, settings=settings.get, tool_names=tool_names, check_models=check_models
+        folder, versions, settings=settings.get, tool_names=tool_names, check_models=check_models
     )
-    return VersionedAgents(folder, files, store.agent_versions, skills=skills), definitions
+    agent_files = WorkspaceAgentFiles(
+        folder, files, versions, settings=settings.get, tool_names=tool_names, check_models=check_models
+    )
+    return VersionedAgents(folder, files, versions, skills=skills), definitions, agent_files
 
 
 def make_executor(

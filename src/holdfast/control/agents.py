@@ -9,9 +9,11 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from holdfast.control.errors import Forbidden
+from holdfast.control.principal import Principal
 from holdfast.domain.agent import Agent, Permissions, SkillChoice, ThinkingLevel, UnknownOutcome
 from holdfast.domain.agent_version import AgentDefinition, AgentPatch
-from holdfast.domain.errors import VersionChanged
+from holdfast.domain.errors import IdTaken, VersionChanged
 from holdfast.domain.idempotency import KeyedRequest, KeyedResult
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.limits import Limits
@@ -19,7 +21,7 @@ from holdfast.domain.page import DEFAULT_PAGE_SIZE, check_page_size
 from holdfast.domain.run import Mode
 from holdfast.domain.skill import ContractPolicy
 from holdfast.ports.requests import KeyedRequests, RequestPorts
-from holdfast.ports.workspace import AgentDefinitions, Agents, AgentVersions, BrokenAgent
+from holdfast.ports.workspace import AgentDefinitions, AgentFiles, Agents, AgentVersions, BrokenAgent
 
 MAX_ATTEMPTS: Final = 5
 """How often a change is merged again because other requests were faster."""
@@ -161,13 +163,15 @@ class AgentControl:
         agents: Agents,
         *,
         definitions: AgentDefinitions,
+        files: AgentFiles,
         versions: AgentVersions,
         requests: KeyedRequests,
-        principal: str | None = None,
+        principal: Principal,
     ) -> None:
         """Record `principal` as the author of changes."""
         self._agents = agents
         self._definitions = definitions
+        self._files = files
         self._versions = versions
         self._requests = requests
         self._principal = principal
@@ -198,11 +202,12 @@ class AgentControl:
         """Create an agent of the space. A name that the workspace or the space has is refused."""
         if (earlier := await self._requests.find(space, request, kind=str)) is not None:
             return KeyedResult(value=await self.get(space, earlier), replayed=True)
-        self._definitions.check_own(name)
+        if self._files.has(name):
+            raise IdTaken(f"agent `{name}` belongs to the workspace: choose another name", id=name)
         new = await self._definitions.version(space, name, definition)
 
         async def create(ports: RequestPorts) -> str:
-            return (await ports.agent_versions.create(space, new, by=self._principal)).agent
+            return (await ports.agent_versions.create(space, new, by=self._principal.name)).agent
 
         done = await self._requests.once(space, request, kind=str, create=create)
         return KeyedResult(value=await self.get(space, done.value), replayed=done.replayed)
@@ -211,15 +216,17 @@ class AgentControl:
         self, space: SpaceId, name: str, definition: AgentDefinition, *, expected: Sequence[str] = ()
     ) -> AgentView:
         """Give an agent of the space another definition; `expected` are the versions that it may have now."""
-        self._definitions.check_own(name)
+        if self._files.has(name):
+            return await self._write_files(name, definition, expected)
         await self._versions.head(space, name)
         new = await self._definitions.version(space, name, definition)
-        await self._versions.replace(space, new, expected=expected, by=self._principal)
+        await self._versions.replace(space, new, expected=expected, by=self._principal.name)
         return await self.get(space, name)
 
     async def change(self, space: SpaceId, name: str, patch: AgentPatch, *, expected: Sequence[str] = ()) -> AgentView:
         """Change the active definition of an agent of the space."""
-        self._definitions.check_own(name)
+        if self._files.has(name):
+            return await self._write_files(name, patch, expected)
         for attempt in range(MAX_ATTEMPTS):
             head = await self._versions.head(space, name)
             if expected and head.active not in expected:
@@ -227,7 +234,7 @@ class AgentControl:
             definition = self._definitions.patched(await self._definitions.definition(space, head), patch)
             new = await self._definitions.version(space, name, definition)
             try:
-                await self._versions.replace(space, new, expected=[head.active], by=self._principal)
+                await self._versions.replace(space, new, expected=[head.active], by=self._principal.name)
                 break
             except VersionChanged:  # of a concurrent request: merge with what it wrote
                 if expected or attempt == MAX_ATTEMPTS - 1:
@@ -235,9 +242,23 @@ class AgentControl:
         return await self.get(space, name)
 
     async def delete(self, space: SpaceId, name: str, *, expected: Sequence[str] = ()) -> None:
-        """Delete an agent of the space. Runs that have begun go on, and its versions stay."""
-        self._definitions.check_own(name)
-        await self._versions.delete(space, name, expected=expected, by=self._principal)
+        """Delete an agent. Runs that have begun go on, and its versions stay."""
+        if self._files.has(name):
+            self._check_everywhere()
+            await self._files.remove(name, expected=expected)
+        else:
+            await self._versions.delete(space, name, expected=expected, by=self._principal.name)
+
+    async def _write_files(self, name: str, change: AgentDefinition | AgentPatch, expected: Sequence[str]) -> AgentView:
+        """Change an agent of the workspace."""
+        self._check_everywhere()
+        await self._agents.active(name)  # what somebody has edited just now counts as a change
+        await self._files.write(name, change, expected=expected, by=self._principal.name)
+        return _agent_view(await self._agents.active(name))
+
+    def _check_everywhere(self) -> None:
+        if not self._principal.has_all_spaces:
+            raise Forbidden("agents of the workspace are those of all spaces: use a key for every space")
 
 
 def _agent_view(agent: Agent) -> AgentView:

@@ -153,9 +153,6 @@ class AgentVersions(Protocol):
 class AgentDefinitions(Protocol):
     """Definitions of agents that come with requests, checked as files are."""
 
-    def check_own(self, name: str) -> None:
-        """Raise `Conflict` for a name of an agent of the workspace: its files define it."""
-
     async def version(self, space: SpaceId, name: str, definition: AgentDefinition) -> NewAgentVersion:
         """Return the version that a definition makes, with the tools and skills of the workspace that it may use.
 
@@ -169,6 +166,30 @@ class AgentDefinitions(Protocol):
 
     def patched(self, definition: AgentDefinition, patch: AgentPatch) -> AgentDefinition:
         """Return a definition with the changes of a patch."""
+
+
+class AgentFiles(Protocol):
+    """The files of the agents of a workspace, as far as its settings let the API write them; else `Conflict`."""
+
+    def has(self, name: str) -> bool:
+        """Return whether the workspace has an agent of this name, valid or not."""
+
+    async def write(
+        self,
+        name: str,
+        change: AgentDefinition | AgentPatch,
+        *,
+        expected: Sequence[str] = (),
+        by: str | None = None,
+    ) -> None:
+        """Change the files of an agent, each of them atomically, and publish what they say.
+
+        Files that would be invalid raise `Invalid`, and an active version that is not `expected` `VersionChanged`: then
+        nothing is written.
+        """
+
+    async def remove(self, name: str, *, expected: Sequence[str] = ()) -> None:
+        """Put the folder of an agent aside, under a hidden name, under the conditions of `write`."""
 
 
 class SettingsSnapshot(msgspec.Struct, frozen=True, kw_only=True):

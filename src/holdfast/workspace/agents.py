@@ -71,15 +71,26 @@ def read_source(
     *,
     tool_names: Collection[str] = KNOWN_TOOLS,
     check_models: ModelCheck = lambda _: None,
+    texts: Mapping[str, str | None] = {},
 ) -> AgentSource:
-    """Return an agent with its files, as `read_agent` does."""
+    """Return an agent with its files, as `read_agent` does, as if `texts` were those of some of its files.
+
+    Null is a file that is not there.
+    """
+
+    def read(file: str) -> str:
+        text = texts[file] if file in texts else read_text(folder / file, root=root)
+        return "" if text is None else text
+
     folder, root = workspace.agents / name, workspace.path
     try:
         check_agent_name(name)
     except Invalid as exc:
         raise_invalid_file(printable(f"agents/{name}"), f"{exc.message}: rename the folder", cause=exc)
-    settings, instructions = (read_text(folder / file, root=root) for file in AGENT_FILE_NAMES[:2])
-    soul = read_optional_text(folder / AGENT_FILE_NAMES[2], root=root)
+    settings, instructions = map(read, AGENT_FILE_NAMES[:2])
+    soul = texts.get(AGENT_FILE_NAMES[2]) or None
+    if AGENT_FILE_NAMES[2] not in texts:
+        soul = read_optional_text(folder / AGENT_FILE_NAMES[2], root=root)
     json, markdown = (file_name(folder / file, root=root) for file in AGENT_FILE_NAMES[:2])
     if not instructions.strip():
         raise_invalid_file(markdown, "is empty: write the instructions of the agent")

@@ -191,6 +191,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     git: Annotated[
         GitIdentity | None, Meta(description="The author of commits that commands of agents make; null sets none.")
     ] = None
+    write_agents: Annotated[
+        bool, Meta(description="Whether keys for every space may change the agents of the workspace over the API.")
+    ] = False
     web: Annotated[WebSettings, Meta(description="Web access of agents.")] = WebSettings()
     context: Annotated[ContextSettings, Meta(description="Settings of the model context.")] = ContextSettings()
     recall: Annotated[RecallSettings, Meta(description="Settings of recall; read when the server starts.")] = (

@@ -6,7 +6,7 @@ servers, reads no environment variables, and names no folder or script outside i
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from hashlib import sha256
 from typing import Final
@@ -16,7 +16,7 @@ from msgspec import UNSET
 from holdfast.domain.agent import DEFAULT_WORKING_FOLDER, SCRIPT_PREFIX, check_agent_name
 from holdfast.domain.agent_version import AgentDefinition, AgentHead, AgentPatch, NewAgentVersion
 from holdfast.domain.content import Json
-from holdfast.domain.errors import Conflict, Invalid, TooLarge
+from holdfast.domain.errors import Invalid, TooLarge
 from holdfast.domain.ids import SpaceId
 from holdfast.domain.space import DEFAULT_SPACE
 from holdfast.domain.working_path import is_outside_workspace
@@ -24,7 +24,7 @@ from holdfast.ports.workspace import AgentVersions
 from holdfast.tools.permissions.rule_checks import KNOWN_TOOLS
 from holdfast.tools.thread_pool import run_in_thread
 from holdfast.workspace.agent_file import AgentFile, decode_agent_file
-from holdfast.workspace.agents import AGENT_FILE_NAMES, AgentSource, FolderAgents, ModelCheck, agent_files, make_agent
+from holdfast.workspace.agents import AGENT_FILE_NAMES, AgentSource, ModelCheck, agent_files, make_agent
 from holdfast.workspace.bundles import BundleCollector, BundleFolder
 from holdfast.workspace.folder import Workspace
 from holdfast.workspace.settings import Settings
@@ -45,7 +45,6 @@ class SpaceAgentDefinitions:
     def __init__(
         self,
         workspace: Workspace,
-        files: FolderAgents,
         versions: AgentVersions,
         *,
         settings: Callable[[], Settings] = Settings,
@@ -53,21 +52,10 @@ class SpaceAgentDefinitions:
         check_models: ModelCheck = lambda _: None,
     ) -> None:
         self._workspace = workspace
-        self._files = files
         self._versions = versions
         self._settings = settings
         self._tool_names = tool_names
         self._check_models = check_models
-
-    def check_own(self, name: str) -> None:
-        """Raise `Conflict` for a name of an agent of the workspace."""
-        self._files.refresh()
-        if self._files.has(name):
-            raise Conflict(
-                f"agent `{name}` belongs to the workspace: its files in `agents/{name}` define it, and the API does "
-                "not write them",
-                id=name,
-            )
 
     async def version(self, space: SpaceId, name: str, definition: AgentDefinition) -> NewAgentVersion:
         """Return the version that a definition makes."""
@@ -122,12 +110,12 @@ class SpaceAgentDefinitions:
         self, space: SpaceId, name: str, definition: AgentDefinition, present: Settings
     ) -> tuple[AgentSource, list[str]]:
         """Return the files of an agent, and its models; `present` are the settings of the workspace."""
-        settings = _json_text({"skills": "auto"} | definition.settings, field=_SETTINGS)
+        settings = json_text({"skills": "auto"} | definition.settings, field=_SETTINGS)
         instructions = _text(definition.instructions, field="instructions")
         if not instructions.strip():
             raise Invalid("instructions: is empty: write the instructions of the agent", field="instructions")
         soul = None if definition.soul is None else _text(definition.soul, field="soul")
-        scripts = _scripts(definition)
+        scripts = {name: text for name, text in script_texts(definition.scripts).items() if text is not None}
         try:
             file = decode_agent_file(
                 settings,
@@ -187,21 +175,24 @@ def _foreign_folder(space: SpaceId, folder: str, present: Settings) -> str | Non
     return None
 
 
-def _scripts(definition: AgentDefinition) -> dict[str, str]:
-    """Return the texts of the scripts of a definition, by file name."""
-    if len(definition.scripts) > MAX_SCRIPTS:
+def script_texts(scripts: Mapping[str, dict[str, Json] | None]) -> dict[str, str | None]:
+    """Return the texts of scripts by file name, or raise `Invalid`; null stays null."""
+    if len(scripts) > MAX_SCRIPTS:
         raise TooLarge(f"scripts: an agent has at most {MAX_SCRIPTS}", field="scripts", limit=MAX_SCRIPTS)
-    for name in definition.scripts:
+    for name in scripts:
         if _SCRIPT_NAME.fullmatch(name) is None or name in AGENT_FILE_NAMES:
             raise Invalid(
                 "scripts: a script is named like `script.json`: 1 to 64 lower-case letters, digits, `_` or `-`, then "
                 "`.json`, and not `agent.json`",
                 field="scripts",
             )
-    return {name: _json_text(script, field=f"scripts.{name}") for name, script in definition.scripts.items()}
+    return {
+        name: None if script is None else json_text(script, field=f"scripts.{name}") for name, script in scripts.items()
+    }
 
 
-def _json_text(value: Json, *, field: str) -> str:
+def json_text(value: Json, *, field: str) -> str:
+    """Return a value as the text of a JSON file, or raise `Invalid`."""
     try:
         return _text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", field=field)
     except (ValueError, RecursionError) as exc:

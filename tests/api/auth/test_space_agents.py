@@ -85,6 +85,9 @@ async def test_a_change_of_agents_needs_an_admin_of_the_space(auth_site: AuthSit
     page = await auth_site.get(admin, "/api/agents/kept/versions")
     (key,) = {each["published_by"] for each in page["items"]}
     assert page["changed_by"] == key and key.startswith("key_")
+    for method, body in (("PUT", definition()), ("PATCH", {"soul": "x"}), ("DELETE", None)):
+        response = await auth_site.request(admin, method, "/api/agents/bot", **({} if body is None else {"json": body}))
+        assert response.status_code == 403, (method, response.text)
     bot = (await auth_site.get(admin, "/api/agents/bot/versions"))["active"]
     check_status(await auth_site.request(admin, "POST", f"/api/agents/bot/versions/{bot}/activate"), 403)
     check_status(await auth_site.request(auth_site.root, "POST", f"/api/agents/bot/versions/{bot}/activate"), 200)
