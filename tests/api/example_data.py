@@ -91,7 +91,10 @@ class ExampleData:
             "retract_memory": self._new_memory,
             "delete_memory_file": self._new_memory_file,
             "delete_memory_file_of_agent": self._new_memory_file,
-            **dict.fromkeys(("replace_agent", "update_agent", "delete_agent"), self._new_agent),
+            **dict.fromkeys(
+                [f"{verb}_{kind}" for verb in ("replace", "update", "delete") for kind in ("agent", "contract_agent")],
+                self._new_agent,
+            ),
             "update_skill": self._new_skill,
             "delete_skill": self._new_skill,
             "update_schedule": self._new_schedule,

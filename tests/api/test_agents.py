@@ -246,6 +246,48 @@ async def test_tools_of_the_workspace_are_part_of_the_version(tmp_path: Path) ->
     assert "tools/echo/tool.json" in [file["path"] for file in version["files"]]
 
 
+async def test_the_routes_of_the_contract_do_the_same(site: Site) -> None:
+    made = await site.post("/agents", {"name": "contracted", **definition()}, expect=200)
+    read = await site.request("GET", "/agents/contracted")
+    assert (read.json(), read.headers["ETag"]) == (made, f'"{made["agent"]["version"]}"')
+    assert made["agent"] == await site.get("/api/agents/contracted")
+    changed = await site.patch("/agents/contracted", {"soul": "calm"})
+    for method, body in (("PUT", definition()), ("PATCH", {"soul": "x"}), ("DELETE", None)):
+        headers = {"If-Match": read.headers["ETag"]}
+        refused = await site.request(method, "/agents/contracted", json=body, headers=headers)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (412, "VERSION_CHANGED")
+        missing = await site.request(method, "/agents/nobody", json=body)
+        assert (missing.status_code, missing.json()["error"]["code"]) == (404, "AGENT_NOT_FOUND")
+    bad = await site.request("POST", "/agents", json={"name": "other", **definition(model="gpt")})
+    assert (bad.status_code, bad.json()["error"]["code"]) == (400, "VALIDATION_ERROR")
+    assert bad.json()["error"]["details"]["field"] == "settings.model"
+    assert (await site.get("/agents/contracted")) == changed
+    replaced = await site.request("PUT", "/agents/contracted", json=definition())
+    assert replaced.json()["agent"]["version"] == made["agent"]["version"]
+    gone = await site.delete("/agents/contracted", expect=200)
+    assert gone == {"deleted": True, "name": "contracted"}
+    await site.get("/agents/contracted", expect=404)
+
+
+async def test_an_agent_whose_folder_is_listed_no_longer_is_broken(tmp_path: Path) -> None:
+    workshop, project = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db"), str(tmp_path / "site")
+    workshop.agent(say("done"))
+    workshop.write("settings.json", {"project_folders": {project: {"spaces": ["default"]}}})
+    async with serve(workshop) as site:
+        await create(site, "builder", working_folder=project)
+        assert (await site.get("/api/agents"))["broken"] == []
+        workshop.write("settings.json", {})
+
+        async def broken() -> bool:
+            return [each["name"] for each in (await site.get("/api/agents"))["broken"]] == ["builder"]
+
+        await eventually(broken)
+        assert [each["name"] for each in (await site.get("/api/agents"))["items"]] == ["bot"]
+        await site.get("/api/agents/builder", expect=400)
+        fixed = await site.patch("/api/agents/builder", {"settings": {"working_folder": "files"}})
+        assert fixed["name"] == "builder"
+
+
 async def test_agents_of_the_workspace_are_written_where_the_settings_allow_it(tmp_path: Path) -> None:
     workshop = AgentWorkspace(tmp_path / "workspace", tmp_path / "holdfast.db")
     workshop.agent(say("done"), description="one")

@@ -107,10 +107,10 @@ async def _create_skill(site: Site) -> PostRequest:
     return PostRequest("/api/skills", body, {**body, "instructions": "x"}, partial(_versions, site, body["name"]))
 
 
-async def _create_agent(site: Site) -> PostRequest:
+async def _create_agent(site: Site, path: str = "/api/agents") -> PostRequest:
     body = {"name": f"once-{uuid4().hex}", "settings": {"model": "openai:gpt-5"}, "instructions": "Help."}
     count = partial(_count, site, "/api/agents", name=body["name"])
-    return PostRequest("/api/agents", body, {**body, "instructions": "Hinder."}, count)
+    return PostRequest(path, body, {**body, "instructions": "Hinder."}, count)
 
 
 async def _import_skill(site: Site) -> PostRequest:
@@ -124,7 +124,6 @@ async def _versions(site: Site, skill: str) -> int:
 
 async def _create_artifact(site: Site) -> PostRequest:
     path = f"/api/runs/{(await site.play(await site.thread()))['id']}/artifacts"
-
     count = partial(_count, site, path)
     body = {"type": "doc", "title": "notes", "content": "once"}
     return PostRequest(path, body, {**body, "content": "other"}, count)
@@ -142,7 +141,6 @@ async def _create_plan_item(site: Site) -> PostRequest:
 
 async def _create_run(site: Site) -> PostRequest:
     path = f"/api/threads/{await site.thread()}/runs"
-
     count = partial(_count, site, path)
     return PostRequest(path, {"input": "once"}, {"input": "other"}, count, query="?wait=30")
 
@@ -310,6 +308,7 @@ REQUESTS: Final[dict[str, Callable[[Site], Awaitable[PostRequest]]]] = {
     "upload_file": _upload_file,
     "create_artifact": _create_artifact,
     "create_agent": _create_agent,
+    "create_contract_agent": partial(_create_agent, path="/agents"),
     "create_skill": _create_skill,
     "import_skill": _import_skill,
     "create_plan_item": _create_plan_item,

@@ -179,7 +179,9 @@ class AgentControl:
     async def all(self, space: SpaceId) -> AgentList:
         """Return all agents."""
         agents = await self._agents.all_of_space(space)
-        return AgentList(items=[_agent_view(agent) for agent in agents], broken=self._agents.broken())
+        return AgentList(
+            items=[_agent_view(agent) for agent in agents], broken=await self._agents.broken_of_space(space)
+        )
 
     async def page(self, space: SpaceId, *, limit: int = DEFAULT_PAGE_SIZE, cursor: str | None = None) -> AgentPage:
         """Return agents by name; the cursor is the last name of the previous page, even if that agent is gone."""
@@ -188,7 +190,7 @@ class AgentControl:
         page = agents[: check_page_size(limit)]
         return AgentPage(
             items=[_agent_view(agent) for agent in page],
-            broken=self._agents.broken(),
+            broken=await self._agents.broken_of_space(space),
             next_cursor=page[-1].name if len(agents) > limit else None,
         )
 

@@ -42,6 +42,9 @@ class Agents(Protocol):
     async def all_of_space(self, space: SpaceId) -> list[Agent]:
         """Return the usable agents of the workspace and of a space, by name."""
 
+    async def broken_of_space(self, space: SpaceId) -> list[BrokenAgent]:
+        """Return the agents of the workspace and of a space that cannot be used now, by name."""
+
     def get(self, name: str) -> Agent:
         """Return the agent, or raise `NotFound`; a broken agent raises `Invalid` unless it was valid before."""
 

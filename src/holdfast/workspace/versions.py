@@ -13,7 +13,6 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -91,12 +90,24 @@ class VersionedAgents:
 
     async def all_of_space(self, space: SpaceId) -> list[Agent]:
         """Return the active definitions of the usable agents of the workspace and of a space, by name."""
-        found = self.all()
+        return sorted([*self.all(), *(await self._all_own(space))[0]], key=lambda agent: agent.name)
+
+    async def broken_of_space(self, space: SpaceId) -> list[BrokenAgent]:
+        """Return the agents of the workspace and of a space that cannot be used now, by name."""
+        return sorted([*self.broken(), *(await self._all_own(space))[1]], key=lambda agent: agent.name)
+
+    async def _all_own(self, space: SpaceId) -> tuple[list[Agent], list[BrokenAgent]]:
+        """Return the agents of a space, and those that the present settings forbid."""
+        found, broken = [], []
         for head in await self._versions.heads(space):
-            if not self._files.has(head.agent):
-                with suppress(Invalid):  # the settings do not list its folder any more
-                    found.append(await self._own(space, head))
-        return sorted(found, key=lambda agent: agent.name)
+            if self._files.has(head.agent):
+                continue
+            try:
+                found.append(await self._own(space, head))
+            except Invalid as error:
+                file = str(error.details.get("file", f"agents/{head.agent}"))
+                broken.append(BrokenAgent(name=head.agent, file=file, message=error.message))
+        return found, broken
 
     async def owner(self, space: SpaceId, agent: str) -> SpaceId | None:
         """Return the owner of the versions of an agent."""

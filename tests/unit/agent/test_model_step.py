@@ -80,6 +80,9 @@ class SingleAgent:
     async def of_space(self, space: SpaceId, name: str) -> Agent:
         return self._agent
 
+    async def broken_of_space(self, space: SpaceId) -> list[BrokenAgent]:
+        return []
+
     async def all_of_space(self, space: SpaceId) -> list[Agent]:
         return [self._agent]
 

@@ -49,6 +49,7 @@ _RUN_ROUTES: Final = """
     chat delete_session cancel_session call_model complete_chat create_response
 """
 _ADMIN_ROUTES: Final = """
+    create_contract_agent replace_contract_agent update_contract_agent delete_contract_agent
     create_agent replace_agent update_agent delete_agent activate_agent_version
     create_webhook update_webhook delete_webhook resend_delivery
     import_memories update_space delete_space put_budget delete_budget revoke_grant list_keys create_key revoke_key

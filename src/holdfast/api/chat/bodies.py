@@ -94,6 +94,13 @@ class ContractAgentResponse(msgspec.Struct, frozen=True, kw_only=True):
     agent: AgentView
 
 
+class ContractAgentDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent that was deleted."""
+
+    deleted: bool
+    name: str
+
+
 class SessionPage(msgspec.Struct, frozen=True, kw_only=True):
     """Sessions, the one with the latest task first, with the cursor of the next page; null on the last page."""
 

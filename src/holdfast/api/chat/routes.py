@@ -9,13 +9,14 @@ event: done         or `error`, the last event
 from typing import Annotated, Any, Final
 
 import msgspec
-from litestar import Response, WebSocket, delete, get, post, websocket
+from litestar import Response, WebSocket, delete, get, patch, post, put, websocket
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler, WebsocketRouteHandler
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from holdfast.api.chat.bodies import (
     ChatBody,
+    ContractAgentDeleted,
     ContractAgentList,
     ContractAgentResponse,
     SessionCanceled,
@@ -31,15 +32,18 @@ from holdfast.api.chat.live_sessions import LiveControl
 from holdfast.api.chat.model_calls import ModelCallBody, ModelCallResponse, ModelCalls, ModelCatalog
 from holdfast.api.chat.sessions import CHAT_ERRORS, MODEL_ERRORS, SessionControl, SessionNotFound
 from holdfast.api.contract_errors import contract_error_handlers
-from holdfast.api.errors import envelope
-from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, replay_headers
+from holdfast.api.errors import ErrorEnvelope, envelope
+from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, replay_headers
 from holdfast.api.openai.completions import StartedCompletion
 from holdfast.api.parameters import ChildrenQuery, Cursor, Limit, prefers_stream
+from holdfast.api.routes.agents import AgentBody, IfMatch, NewAgentBody, agent_etag, expected_versions
 from holdfast.api.routes.runs import AcceptHeader
 from holdfast.api.streams.sse import StreamResponse
 from holdfast.api.streams.text_stream import TextStream
 from holdfast.api.streams.websocket import check_handshake, deny_handshake
+from holdfast.api.tasks.errors import AgentNotFound
 from holdfast.control.streams.broadcast import Subscriber
+from holdfast.domain.agent_version import AgentPatch
 from holdfast.domain.content import Json
 from holdfast.domain.errors import HoldfastError, NotFound
 from holdfast.domain.ids import SpaceId, ThreadId
@@ -97,9 +101,65 @@ async def list_contract_agents(chats: NamedDependency[ChatControl]) -> ContractA
 
 
 @get("/agents/{name:str}", summary="Read an agent for chats and tasks", **_OPTIONS)
-async def read_contract_agent(chats: NamedDependency[ChatControl], name: FromPath[str]) -> ContractAgentResponse:
-    """Return an agent as its files define it now."""
-    return ContractAgentResponse(agent=await chats.agent(name))
+async def read_contract_agent(
+    chats: NamedDependency[ChatControl], name: FromPath[str]
+) -> Response[ContractAgentResponse]:
+    """Return an agent as it is defined now; its `ETag` is for `If-Match`."""
+    agent = await chats.agent(name)
+    return Response(ContractAgentResponse(agent=agent), headers=agent_etag(agent))
+
+
+_EDIT_OPTIONS: Final[dict[str, Any]] = {
+    "tags": ["chat"],
+    "exception_handlers": contract_error_handlers(CHAT_ERRORS, not_found=AgentNotFound),
+}
+_ALSO: Final = {"also": {"412": {"application/json": ErrorEnvelope}}}
+
+
+@post(
+    "/agents",
+    summary="Create an agent for chats and tasks",
+    status_code=200,
+    opt={"headers": {"200": REPLAYED_HEADER}},
+    **_EDIT_OPTIONS,
+)
+async def create_contract_agent(
+    chats: NamedDependency[ChatControl], data: JSONBody[NewAgentBody], key: IdempotencyKey = None
+) -> Response[ContractAgentResponse]:
+    """Create an agent of the space, as `POST /api/agents` does."""
+    request = keyed_request("create_agent", key, [data])
+    done = await chats.agents.create(chats.space, data.name, data.definition(), request=request)
+    headers = agent_etag(done.value) | replay_headers(replayed=done.replayed)
+    return Response(ContractAgentResponse(agent=done.value), headers=headers)
+
+
+@put("/agents/{name:str}", summary="Replace an agent for chats and tasks", opt=_ALSO, **_EDIT_OPTIONS)
+async def replace_contract_agent(
+    chats: NamedDependency[ChatControl], name: FromPath[str], data: JSONBody[AgentBody], if_match: IfMatch = None
+) -> Response[ContractAgentResponse]:
+    """Give an agent another definition, as `PUT /api/agents/{name}` does."""
+    agent = await chats.agents.replace(chats.space, name, data.definition(), expected=expected_versions(if_match))
+    return Response(ContractAgentResponse(agent=agent), headers=agent_etag(agent))
+
+
+@patch("/agents/{name:str}", summary="Change an agent for chats and tasks", opt=_ALSO, **_EDIT_OPTIONS)
+async def update_contract_agent(
+    chats: NamedDependency[ChatControl], name: FromPath[str], data: JSONBody[AgentPatch], if_match: IfMatch = None
+) -> Response[ContractAgentResponse]:
+    """Change the definition of an agent, as `PATCH /api/agents/{name}` does."""
+    agent = await chats.agents.change(chats.space, name, data, expected=expected_versions(if_match))
+    return Response(ContractAgentResponse(agent=agent), headers=agent_etag(agent))
+
+
+@delete(
+    "/agents/{name:str}", summary="Delete an agent for chats and tasks", status_code=200, opt=_ALSO, **_EDIT_OPTIONS
+)
+async def delete_contract_agent(
+    chats: NamedDependency[ChatControl], name: FromPath[str], if_match: IfMatch = None
+) -> ContractAgentDeleted:
+    """Delete an agent, as `DELETE /api/agents/{name}` does."""
+    await chats.agents.delete(chats.space, name, expected=expected_versions(if_match))
+    return ContractAgentDeleted(deleted=True, name=name)
 
 
 @post(
@@ -189,6 +249,10 @@ async def cancel_session(sessions: NamedDependency[SessionControl], session_id: 
 ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
     list_contract_agents,
     read_contract_agent,
+    create_contract_agent,
+    replace_contract_agent,
+    update_contract_agent,
+    delete_contract_agent,
     chat,
     list_sessions,
     read_session,

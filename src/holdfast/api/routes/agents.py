@@ -86,7 +86,7 @@ async def create_agent(
     """Create an agent that only this space has. A name that the workspace or the space has is refused."""
     request = keyed_request("create_agent", key, [data])
     done = await agents.create(space_id, data.name, data.definition(), request=request)
-    return Response(done.value, headers=_etag(done.value) | replay_headers(replayed=done.replayed))
+    return Response(done.value, headers=agent_etag(done.value) | replay_headers(replayed=done.replayed))
 
 
 @get(_ONE, summary="Read an agent", tags=_TAGS)
@@ -106,7 +106,7 @@ async def replace_agent(
     if_match: IfMatch = None,
 ) -> Response[AgentView]:
     """Publish another definition of an agent of the space as its active version. Runs keep the version they have."""
-    return _response(await agents.replace(space_id, name, data.definition(), expected=_expected(if_match)))
+    return _response(await agents.replace(space_id, name, data.definition(), expected=expected_versions(if_match)))
 
 
 @patch(_ONE, summary="Change an agent", tags=_TAGS, opt=_ALSO)
@@ -118,7 +118,7 @@ async def update_agent(
     if_match: IfMatch = None,
 ) -> Response[AgentView]:
     """Publish the active definition of an agent of the space with these changes. Runs keep the version they have."""
-    return _response(await agents.change(space_id, name, data, expected=_expected(if_match)))
+    return _response(await agents.change(space_id, name, data, expected=expected_versions(if_match)))
 
 
 @delete(_ONE, summary="Delete an agent", tags=_TAGS, opt=_ALSO)
@@ -129,7 +129,7 @@ async def delete_agent(
     if_match: IfMatch = None,
 ) -> None:
     """Delete an agent of the space: it gets no new runs. Those that have begun go on."""
-    await agents.delete(space_id, name, expected=_expected(if_match))
+    await agents.delete(space_id, name, expected=expected_versions(if_match))
 
 
 @get(_VERSIONS, summary="List the versions of an agent", tags=_TAGS)
@@ -210,14 +210,15 @@ ROUTES: Final[tuple[HTTPRouteHandler, ...]] = (
 
 
 def _response(agent: AgentView) -> Response[AgentView]:
-    return Response(agent, headers=_etag(agent))
+    return Response(agent, headers=agent_etag(agent))
 
 
-def _etag(agent: AgentView) -> dict[str, str]:
+def agent_etag(agent: AgentView) -> dict[str, str]:
+    """Return the header with the version of an agent."""
     return {"ETag": f'"{agent.version or agent.digest}"'}
 
 
-def _expected(if_match: str | None) -> list[str]:
+def expected_versions(if_match: str | None) -> list[str]:
     """Return the versions that an `If-Match` header names; none for any."""
     tags = parse_etags(if_match)
     return [] if "*" in tags else tags
