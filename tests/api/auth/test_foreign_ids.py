@@ -46,7 +46,7 @@ WITH_ID: Final = [request for request in ALIASES if any(f"{{{name}" in request[2
 LISTS: Final = [
     (name, path) for name, method, path in ALIASES if method == "GET" and "{" not in path and "sse" not in path
 ]
-WITHOUT_SPACE: Final = {"read_metrics", "read_settings", "read_version"}
+WITHOUT_SPACE: Final = {"list_backlogs", "read_metrics", "read_settings", "read_version"}
 NOT_FOUND: Final = {"read_memory_graph", "read_budget"}
 """Lists around a start that is missing in this space, and what it does not have."""
 
