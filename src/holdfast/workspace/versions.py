@@ -38,6 +38,8 @@ from holdfast.workspace.tools import FolderTools
 
 SYNC_SECONDS: Final = 1.0
 """Time until a process notices that another one has published or activated a version."""
+MAX_OPENED_OF_SPACES: Final = 2_000
+"""Versions of agents of spaces that a process keeps in memory."""
 
 
 class OpenBundle(NamedTuple):
@@ -80,6 +82,8 @@ class VersionedAgents:
         self._heads: dict[str, AgentHead] = {}
         self._opened: dict[tuple[SpaceId | None, str], OpenBundle] = {}
         """Versions on disk, by their owner and digest."""
+        self._opened_of_spaces: dict[tuple[SpaceId | None, str], None] = {}
+        """Those of them that are of a space, the oldest first."""
         self._skills = skills
         self._opening, self._publishing = asyncio.Lock(), asyncio.Lock()
 
@@ -262,7 +266,16 @@ class VersionedAgents:
             if owner is not None:
                 opened = opened._replace(agent=replace(opened.agent, space_id=owner))
             self._opened[owner, digest] = opened
+            if owner is not None:
+                self._forget_oldest(owner, digest)
             return opened
+
+    def _forget_oldest(self, owner: SpaceId, digest: str) -> None:
+        """Keep a limited number of versions of spaces in memory: they change as often as their authors like."""
+        self._opened_of_spaces[owner, digest] = None
+        if len(self._opened_of_spaces) > MAX_OPENED_OF_SPACES:
+            oldest = next(iter(self._opened_of_spaces))
+            del self._opened_of_spaces[oldest], self._opened[oldest]
 
     async def _open_of_space(self, name: str, digest: str, *, space: SpaceId) -> OpenBundle:
         """Return a version of the workspace, or else of a space."""
