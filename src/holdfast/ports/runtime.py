@@ -164,7 +164,7 @@ class MemoryLibrary(Protocol):
 
 
 class SubagentRuns(Protocol):
-    """Operations of a run on other runs of its space. The lease must still be held (`LeaseLost`)."""
+    """Operations of a run on other runs of its space. Those that change something need the lease (`LeaseLost`)."""
 
     async def count_active_children(self, lease: Lease) -> int:
         """Return the number of child runs that have not ended."""
