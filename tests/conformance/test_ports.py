@@ -20,11 +20,13 @@ from holdfast.ports.runtime import Clock, Executor, Library, MemoryLibrary, Remo
 from holdfast.ports.sandbox import Processes, Sandbox
 from holdfast.ports.skills import FolderSkills
 from holdfast.ports.tools import WebSearch, WorkingFolder, WorkingFolders
-from holdfast.ports.workspace import Agents, RunAgents, SettingsFile
+from holdfast.ports.workspace import AgentDefinitions, AgentFiles, Agents, RunAgents, SettingsFile
 from holdfast.testing.clock import HeldClock
 from tests.conformance.ports import Ports, methods_of, ports_of, protocols
 
 NOT_OF_THE_STORE = {
+    AgentDefinitions,
+    AgentFiles,
     Agents,
     RunAgents,
     Bus,
