@@ -25,8 +25,10 @@ SELECT n, 1, 'rem_' || n, CASE WHEN n > 5000 THEN 'message' ELSE 'run.completed'
   FROM generate_series(1, 10000) n;
 INSERT INTO reminder_terms (space_key, term, reminder_key)
 SELECT 1, term, n FROM generate_series(5001, 10000) n, unnest(ARRAY['acm', 'invoic']) term;
+INSERT INTO recall_postings (term_key, seq, tf, length) SELECT n % 5000, n, 1, 20 FROM generate_series(1, 20000) n;
+INSERT INTO recall_terms (index_key, term, df) SELECT 1, 'term' || n, 4 FROM generate_series(1, 5000) n;
 """
-"""Schedules that are not due, and conditions that are not concerned."""
+"""Schedules that are not due, conditions that are not concerned, and postings of other terms."""
 
 
 async def query_plan(path: Path, name: str) -> list[str]:
@@ -75,7 +77,7 @@ async def test_what_is_due_or_concerned_is_found_behind_any_number_of_others(
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 @pytest.mark.parametrize("analyzed", [False, True])
-async def test_postgresql_reads_what_is_due_or_concerned_and_no_others(
+async def test_postgresql_reads_what_is_due_concerned_or_found_and_no_others(
     postgres: PostgresServer, mode: str, analyzed: bool
 ) -> None:
     cases: dict[str, dict[str, Any]] = {
@@ -86,6 +88,8 @@ async def test_postgresql_reads_what_is_due_or_concerned_and_no_others(
         "armed_conditions": {"space_key": [1], "event": ["run.completed"], "agent": ["bot"], "thread_id": [""]},
         "contexts_with_terms": {"space_key": 1, "thread_id": "thr_1", "terms": '["letter", "tone"]'},
         "newest_contexts": {"space_key": 1, "thread_id": "thr_1", "limit": 5},
+        "term_counts": {"index_key": [1], "term": ["term7"]},
+        "lexical_scores": {"k": 1.2, "b": 0.5, "average": 20.0, "terms": "[[7, 1.5]]", "limit": 200},
     }
     connection = await asyncpg.connect(await postgres.create_store("others"))
     try:

@@ -44,11 +44,12 @@ DELETE FROM recall_terms t USING unnest(:term_key::BIGINT[]) AS w (term_key)
  WHERE t.df <= 0 AND t.term_key = w.term_key;
 
 -- name: lexical_scores
--- BM25 of the passages that hold a term; `terms` are pairs of key and weight, `only` the passages to look at.
+-- BM25 of the passages that hold a term; `terms` are pairs of key and weight, `only` the passages to look at. OFFSET keeps
+-- the planner, which expects a hundred terms, from reading the postings of all of them.
 SELECT p.seq, SUM((w.value->>1)::FLOAT8 * p.tf * (1 + :k::FLOAT8)
                   / (p.tf + :k::FLOAT8 * (1 - :b::FLOAT8 + :b::FLOAT8 * p.length / :average::FLOAT8))) AS score
   FROM json_array_elements(:terms::JSON) AS w (value)
-  JOIN recall_postings p ON p.term_key = (w.value->>0)::BIGINT
+ CROSS JOIN LATERAL (SELECT o.seq, o.tf, o.length FROM recall_postings o WHERE o.term_key = (w.value->>0)::BIGINT OFFSET 0) p
  WHERE :only::TEXT IS NULL OR p.seq IN (SELECT o.value::BIGINT FROM json_array_elements_text(:only::JSON) AS o (value))
  GROUP BY p.seq
  ORDER BY score DESC, p.seq
