@@ -230,6 +230,18 @@ def test_an_agent_that_works_is_steered_and_left_with_ctrl_c(server: Server) -> 
             hf.run(run).cancel()
 
 
+def test_the_words_of_leaving_a_question_have_lines_of_their_own(server: Server) -> None:
+    with terminal(server, "clerk") as chat, SyncClient(server.url) as hf:
+        chat.expect("you › ")
+        chat.type("go\n")
+        chat.expect("answer › ")
+        chat.type("\x03")
+        assert "answer › resume" not in chat.expect("(?s).*holdfast run follow")
+        assert chat.end() == 130
+        for run in hf.runs.list(agent="clerk", status="waiting"):
+            hf.run(run.id).cancel()
+
+
 def test_output_waits_while_a_line_is_typed_and_what_comes_too_late_is_the_next_message(server: Server) -> None:
     with terminal(server, "slow") as chat, SyncClient(server.url) as hf:
         chat.expect("you › ")

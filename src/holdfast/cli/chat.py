@@ -381,6 +381,8 @@ class Conversation:
                 await self._cancel(run)
                 self._showing.set()
                 return True
+        if self._editor is not None:
+            self._editor.hide()
         agent = "" if self._agent is None else f" {self._agent}"
         print_message(f"resume: holdfast chat{agent} --thread {self._thread}{server_options()}")
         print_message(f"follow: holdfast run follow {run.id}{server_options()}")
