@@ -235,6 +235,7 @@ async def test_an_agent_is_replaced_and_deleted_only_as_it_was_expected(store: S
     await versions.activate(SPACE, "bot", first.digest)
     head = await versions.replace(SPACE, second)  # `publish` would leave the earlier version active
     assert (head.active, head.published) == (second.digest, second.digest)
+    assert await versions.replace(SPACE, second, by="bob") == head
     done = await asyncio.gather(
         *(versions.replace(SPACE, version(f"race {n}"), expected=[second.digest]) for n in range(4)),
         return_exceptions=True,

@@ -126,6 +126,7 @@ class AgentVersions(Protocol):
     ) -> AgentHead:
         """Store a version of an agent that exists, and make it the active one, also if it was published before.
 
+        If it is the active and the last one already, nothing changes.
         If there are `expected` digests, and the active version has none of them, that raises `VersionChanged`.
         """
 

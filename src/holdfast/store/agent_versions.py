@@ -72,7 +72,10 @@ class SqlAgentVersions(SqlPort):
         """Store a version of an agent that exists, and make it the active one."""
         check_new_version(new)
         owner, agent = await lock_space_shared(tx, space), new.bundle.agent
-        active = await _check_active(tx, owner, agent, expected)
+        head = _to_head(await _head_row(tx, owner, agent))
+        active = _check_active(head, expected)
+        if head.active == head.published == new.digest:
+            return head
         await _add_version(tx, owner, new, by=by)
         change = {"owner_key": owner, "agent": agent, "active": active, "changed_by": by, "now": tx.now}
         if await tx.one("replace_agent", digest=new.digest, **change) is None:
@@ -91,7 +94,7 @@ class SqlAgentVersions(SqlPort):
     ) -> None:
         """Mark an agent as deleted."""
         owner = await lock_space_shared(tx, space)
-        active = await _check_active(tx, owner, agent, expected)
+        active = _check_active(_to_head(await _head_row(tx, owner, agent)), expected)
         change = {"owner_key": owner, "agent": agent, "active": active, "changed_by": by, "now": tx.now}
         if await tx.one("delete_agent", **change) is None:
             raise _changed(agent)
@@ -177,12 +180,11 @@ async def _add_version(tx: Transaction, owner: int, new: NewAgentVersion, *, by:
     )
 
 
-async def _check_active(tx: Transaction, owner: int, agent: str, expected: Sequence[str]) -> str | None:
+def _check_active(head: AgentHead, expected: Sequence[str]) -> str | None:
     """Return the version that must still be active when an agent is changed; null for any."""
-    active: str = (await _head_row(tx, owner, agent))["active"]
-    if expected and active not in expected:
-        raise _changed(agent)
-    return active if expected else None
+    if expected and head.active not in expected:
+        raise _changed(head.agent)
+    return head.active if expected else None
 
 
 def _changed(agent: str) -> VersionChanged:
