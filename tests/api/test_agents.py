@@ -1,6 +1,7 @@
 """Agents of a space over HTTP: made, run, changed, rolled back and deleted; what files may not say is refused."""
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -214,6 +215,7 @@ async def test_agents_of_a_space_outlast_a_restart(tmp_path: Path) -> None:
         run = await play(site, "clerk")
         await create(site, "gone")
         await site.delete("/api/agents/gone")
+    shutil.rmtree(workshop.folder / ".holdfast" / "bundles")  # copies: the store has them all
     async with serve(workshop) as site:
         assert await site.get("/api/agents/clerk") == made
         await site.get("/api/agents/gone", expect=404)
