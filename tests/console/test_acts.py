@@ -185,6 +185,44 @@ async def test_memories_schedules_reminders_skills_and_spaces_are_made_here(
     assert "The oven needs an hour." not in await page.inner_text("main")
 
 
+async def test_an_agent_of_the_space_is_made_talked_to_edited_and_deleted(server: Server, open_page: OpenPage) -> None:
+    page = await open_page(f"{server.url}/console/agents")
+    await page.get_by_role("button", name="New…").click()
+    fields = {"Name": "Miller", "What it is for": "Mills.", "Tools, with commas": "ask_user, ", "Instructions": "Mill."}
+    for label, words in fields.items():
+        await page.locator("dialog").get_by_label(label, exact=True).fill(words)
+    await page.get_by_role("button", name="Create").click()
+    await page.wait_for_selector("dialog [role=alert]:has-text('lower-case letters')")  # refused, and what was typed is kept
+    await page.locator("dialog").get_by_label("Name", exact=True).fill("miller")
+    await page.get_by_role("button", name="Create").click()
+    await page.get_by_role("link", name="miller").click()
+    await page.wait_for_selector("dd:text-is('this space')")
+    await page.get_by_role("button", name="Edit…").click()
+    await page.locator("dialog").get_by_label("Instructions").fill("Mill **rye**.")
+    await page.get_by_role("button", name="Save").click()
+    await page.wait_for_selector(".prose strong:text-is('rye')")
+    made = server.request("/api/agents/miller")
+    assert (made["space_id"], made["tools"], made["models"]) == ("default", ["ask_user"], ["openai:gpt-5"])
+    server.request("/api/agents/miller", {"instructions": "Elsewhere."}, method="PATCH")
+    await page.get_by_role("button", name="Edit…").click()
+    await page.get_by_role("button", name="Save").click()
+    await page.wait_for_selector("dialog [role=alert]")  # somebody else changed it
+    await page.locator("dialog").get_by_role("button", name="Cancel").click()
+    assert server.request("/api/agents/miller")["instructions"] == "Elsewhere."
+    await page.reload()
+    await page.get_by_role("link", name="Talk to it").click()
+    await page.get_by_role("button", name="Agent: miller").wait_for()
+    await go(page, "agents/miller")
+    await page.get_by_role("button", name="Delete").click()
+    await page.locator("dialog").get_by_role("button", name="Delete").click()
+    await page.wait_for_selector("h1:text-is('Agents')")
+    await page.wait_for_selector(".row:has-text('releaser')")
+    assert await page.get_by_role("link", name="miller").count() == 0
+    await go(page, "agents/releaser")
+    await page.wait_for_selector("dd:text-is('the workspace')")
+    assert await page.get_by_role("button", name="Edit…").count() == 0
+
+
 async def test_a_budget_is_set_and_news_are_marked_as_read(server: Server, open_page: OpenPage) -> None:
     page = await open_page(f"{server.url}/console/costs")
     await page.get_by_role("button", name=re.compile("Set a budget…|Change…")).click()

@@ -36,6 +36,7 @@ export const words = {
   clientTool: "A client program has to run this; the console cannot.",
   emptyColumn: "Nothing.",
   noAgents: "No agents yet. Make one:",
+  modelHint: "provider:name, such as openai:gpt-5",
   noAgentsCommand: "holdfast agent new NAME",
   noCosts: "No model call used tokens in this time. A scripted model uses none.",
   noNews: "Nothing happened yet. What completes, fails, waits or fires is listed here.",

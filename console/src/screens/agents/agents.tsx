@@ -8,6 +8,7 @@ import { Facts, Filters, Screen, Scroll, Section, Shown, useFilters, useResource
 import { Empty } from "../../parts/states";
 import { Dot } from "../../parts/status";
 import { words } from "../../words/en";
+import { NewAgent, OwnActs } from "./own";
 import { Versions } from "./versions";
 
 export function Agents() {
@@ -15,7 +16,11 @@ export function Agents() {
   const { query } = useFilters();
   const q = (query.q ?? "").toLowerCase();
   return (
-    <Screen title="Agents" filters={<Filters search={{ name: "q", label: "Filter agents" }} />}>
+    <Screen
+      title="Agents"
+      filters={<Filters search={{ name: "q", label: "Filter agents" }} />}
+      actions={<NewAgent after={page.refresh} />}
+    >
       <Shown of={page} label="Loading agents">
         {({ items, broken }) => (
           <>
@@ -62,13 +67,17 @@ function Broken({ agents }: { agents: BrokenAgent[] }) {
 
 export function AgentPage({ name = "" }: { name?: string }) {
   const agent = useResource<Agent>(`/api/agents/${encodeURIComponent(name)}`);
-  const talk = (
-    <a class="button first" href={`${BASE}/threads?agent=${encodeURIComponent(name)}`}>
-      Talk to it
-    </a>
+  const found = agent.value.value;
+  const acts = (
+    <>
+      <a class="button first" href={`${BASE}/threads?agent=${encodeURIComponent(name)}`}>
+        Talk to it
+      </a>
+      {found?.space_id != null && <OwnActs agent={found} refresh={agent.refresh} />}
+    </>
   );
   return (
-    <Screen title={name} back={{ href: `${BASE}/agents`, label: "Agents" }} actions={talk}>
+    <Screen title={name} back={{ href: `${BASE}/agents`, label: "Agents" }} actions={acts}>
       <Scroll>
         <Shown of={agent} label="Loading the agent">
           {(found) => <Details agent={found} refresh={agent.refresh} />}
@@ -87,6 +96,7 @@ function Details({ agent, refresh }: { agent: Agent; refresh: () => void }) {
         <p class="prose">{agent.description}</p>
         <Facts
           of={[
+            ["of", agent.space_id == null ? "the workspace" : "this space"],
             ["models", <span class="mono">{agent.models.join(", then ")}</span>],
             ["pool", <span class="mono">{agent.pool}</span>],
             ["modes", agent.modes?.join(", ")],
