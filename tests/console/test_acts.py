@@ -192,7 +192,7 @@ async def test_an_agent_of_the_space_is_made_talked_to_edited_and_deleted(server
     for label, words in fields.items():
         await page.locator("dialog").get_by_label(label, exact=True).fill(words)
     await page.get_by_role("button", name="Create").click()
-    await page.wait_for_selector("dialog [role=alert]:has-text('lower-case letters')")  # refused, and what was typed is kept
+    await page.wait_for_selector("dialog [role=alert]:has-text('lower-case letters')")  # what was typed is kept
     await page.locator("dialog").get_by_label("Name", exact=True).fill("miller")
     await page.get_by_role("button", name="Create").click()
     await page.get_by_role("link", name="miller").click()
