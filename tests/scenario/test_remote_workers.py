@@ -157,7 +157,7 @@ def test_a_worker_that_cannot_work_says_why(tmp_path: Path) -> None:
         for options, reason in (
             (["--url", "http://127.0.0.1:1"], "does not respond"),
             (["--url", server.url, "--token", "hf_wrong"], "this key is not valid"),
-            (["--url", server.url], "needs a key"),
+            (["--url", server.url], "takes it from HOLDFAST_WORKER_TOKEN"),
         ):
             command = [*HOLDFAST, "worker", "--folder", str(tmp_path / "w"), *options]
             done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)

@@ -34,7 +34,7 @@ from holdfast.domain.memory import (
 )
 from holdfast.domain.memory_file import MemoryFile, MemoryFileChange, MemoryFileHit, MemoryPath
 from holdfast.domain.message import Role
-from holdfast.domain.new_run import NewRun, input_of
+from holdfast.domain.new_run import NewRun
 from holdfast.domain.recall import RecallQuery, RecallResult
 from holdfast.domain.reminder import Reminder
 from holdfast.domain.run import Run, RunStatus
@@ -335,6 +335,7 @@ class LocalSubagentRuns:
         for run in runs:
             if (await self._runs.get(lease.space_id, run)).parent_run_id != lease.run_id:
                 raise NotFound(f"run `{run}` is not a child of this run", id=run)
+        for run in runs:
             with suppress(IllegalMove):
                 await self._runs.end(lease.space_id, run, to=RunStatus.CANCELLED, reason=PARENT_FAILED_REASON)
 
@@ -370,6 +371,6 @@ class LocalSubagentRuns:
 def _spawned(run: Run, new: NewRun) -> Run:
     """Return a run that was created by `new`, or raise `IdTaken` if another request created it."""
     made = (run.parent_run_id, run.agent_type, run.input, run.created_by)
-    if made != (new.parent_run_id, new.agent_type or run.agent_type, input_of(new), new.created_by):
+    if made != (new.parent_run_id, new.agent_type or run.agent_type, new.input, new.created_by):
         raise IdTaken(f"the run id `{run.id}` was used before in this space: choose another", id=run.id)
     return run

@@ -56,6 +56,12 @@ async def test_a_run_that_is_spawned_again_is_the_same_one(store: Store, runtime
     assert await children(store, lease) == ["one"]
 
 
+async def test_a_child_with_a_message_and_no_input_is_the_same_one_too(store: Store, runtime: Runtime) -> None:
+    lease = await running(store, "go", agent_type="bot")
+    new = child(lease, "one", input=None)
+    assert await runtime.subagents.spawn(lease, new) == await runtime.subagents.spawn(lease, new)
+
+
 async def test_spawns_that_are_under_way_count_for_the_limit(store: Store, runtime: Runtime) -> None:
     lease = await running(store, "go", agent_type="bot", limits=Limits(max_children=2))
     first = await runtime.subagents.spawn(lease, child(lease, "one"))
@@ -142,7 +148,8 @@ async def test_children_are_ended_with_their_descendants_and_ended_ones_stay(sto
     await commit(store, await claim_run(store, done), move=COMPLETED)
     stranger = await queued(store, "else", agent_type="bot")
     with pytest.raises(NotFound):
-        await runtime.subagents.end(lease, [stranger.id])
+        await runtime.subagents.end(lease, [live.id, stranger.id])
+    assert await status(store, live.id) is RunStatus.RUNNING
     await runtime.subagents.end(lease, [done.id, live.id])
     after = [await status(store, run.id) for run in (done, live, grandchild, stranger)]
     assert after == [RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.CANCELLED, RunStatus.QUEUED]
