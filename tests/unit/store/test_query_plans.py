@@ -27,8 +27,10 @@ INSERT INTO reminder_terms (space_key, term, reminder_key)
 SELECT 1, term, n FROM generate_series(5001, 10000) n, unnest(ARRAY['acm', 'invoic']) term;
 INSERT INTO recall_postings (term_key, seq, tf, length) SELECT n % 5000, n, 1, 20 FROM generate_series(1, 20000) n;
 INSERT INTO recall_terms (index_key, term, df) SELECT 1, 'term' || n, 4 FROM generate_series(1, 5000) n;
+INSERT INTO firings (schedule_key, id, due_at, cause, outcome, created_at)
+SELECT n % 100, 'fir_' || n, n, 'due', 'fired', n FROM generate_series(1, 20000) n;
 """
-"""Schedules that are not due, conditions that are not concerned, and postings of other terms."""
+"""Schedules that are not due, conditions that are not concerned, and postings and firings of others."""
 
 
 async def query_plan(path: Path, name: str) -> list[str]:
@@ -90,6 +92,7 @@ async def test_postgresql_reads_what_is_due_concerned_or_found_and_no_others(
         "newest_contexts": {"space_key": 1, "thread_id": "thr_1", "limit": 5},
         "term_counts": {"index_key": [1], "term": ["term7"]},
         "lexical_scores": {"k": 1.2, "b": 0.5, "average": 20.0, "terms": "[[7, 1.5]]", "limit": 200},
+        "drop_old_firings": {"schedule_key": 7, "space_key": 1, "newest": 3, "before": 10_000, "limit": 5},
     }
     connection = await asyncpg.connect(await postgres.create_store("others"))
     try:
