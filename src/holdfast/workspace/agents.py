@@ -20,6 +20,7 @@ from holdfast.domain.agent import (
     check_agent_name,
 )
 from holdfast.domain.errors import Invalid, NotFound, Unavailable
+from holdfast.domain.thread import DEFAULT_AGENT
 from holdfast.domain.validation import ValidationMessage
 from holdfast.domain.working_path import is_outside_workspace
 from holdfast.ports.workspace import BrokenAgent
@@ -272,7 +273,10 @@ class FolderAgents:
         if name not in self._agents:
             self._poll(now=True)
         if name not in self._agents:
-            raise NotFound(f"no agent `{name}`: it needs `agents/{name}/agent.json` and `agents/{name}/AGENT.md`")
+            other = "name another, or set `default_agent` in settings.json; " if name == DEFAULT_AGENT else ""
+            raise NotFound(
+                f"no agent `{name}`: {other}it needs `agents/{name}/agent.json` and `agents/{name}/AGENT.md`"
+            )
         source = self._agents[name].get()
         _check_folder_listed(source.agent, self._settings())
         return source

@@ -47,6 +47,7 @@ async def test_the_current_agent_of_the_thread_is_used(floor: AgentRuntime, work
 
 REFUSED: list[tuple[dict[str, Any], type[HoldfastError], str]] = [
     ({"agent_type": "nobody"}, NotFound, "no agent `nobody`"),
+    ({"agent_type": "default"}, NotFound, "set `default_agent` in settings.json"),
     ({"agent_type": "../bot"}, NotFound, "no agent"),
     ({"mode": Mode.DAEMON}, Conflict, "not enabled for daemon"),
     ({"model": "scripted:/dev/zero"}, Invalid, "in the folder of its agent"),

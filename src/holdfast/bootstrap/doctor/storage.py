@@ -75,7 +75,7 @@ async def _diagnose_postgres(url: str) -> list[Finding]:
     version = ".".join(map(str, database.version))
     findings = [ok("database", f"PostgreSQL {version} responds, and its schema is current")]
     if database.missing:
-        message = f"PostgreSQL {version} responds, and {database.missing} migrations are pending"
+        message = f"PostgreSQL {version} responds, and migrations are pending: {database.missing}"
         findings = [warning("database", message, remedy=_UPGRADE_REMEDY)]
     if database.version[0] < MIN_POSTGRES_VERSION:
         remedy = f"upgrade it to {MIN_POSTGRES_VERSION} or later"
