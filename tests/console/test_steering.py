@@ -65,7 +65,7 @@ async def test_a_newcomer_talks_approves_forks_compares_and_finds_what_it_cost(
     await page.get_by_role("button", name="Send").click()
     await page.locator(".log .ask").get_by_role("button", name="Approve").click()
     await page.wait_for_selector("header .state:has-text('completed')")
-    assert "$0.24 of $2.00" in await page.inner_text("header")
+    await page.locator("header").get_by_text("$0.24 of $2.00").wait_for()
     await page.locator("header").get_by_role("button", name="Fork").click()
     await page.wait_for_selector(".say :focus")
     await page.wait_for_selector(".meaning:has-text('Sending begins a branch')")
