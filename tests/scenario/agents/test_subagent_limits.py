@@ -28,7 +28,7 @@ from tests.scenario.agents.subagent_calls import (
 )
 
 
-def _lose_version(database: Path, run: Run) -> bool:
+def _lose_version(database: str | Path, run: Run) -> bool:
     """Name a version that does not exist as that of a run, if the run waits; return whether it did."""
     with closing(sqlite3.connect(database)) as connection, connection:
         waiting = "SELECT run_key FROM run_heads WHERE status = 'waiting'"
@@ -186,7 +186,7 @@ class TestEnds:
             await runtime.wait_for_interrupts(run, 2)
             await runtime.wait_for_event(run, lambda event: isinstance(event, RunFinished))
             while not _lose_version(workspace.database, run):  # a child that asks may have woken it once more
-                await asyncio.sleep(0.01)
+                await runtime.wait_for_status(run, RunStatus.WAITING)
             with suppress(Conflict):
                 await runtime.runs.steer(SPACE, run.id, "go on")
             ended_run = await runtime.wait_until_ended(run)
