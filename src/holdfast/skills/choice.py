@@ -232,30 +232,32 @@ class SkillIndex:
 
     def choose(self, segments: Iterable[Segment]) -> list[ScoredSkill]:
         """Return the skills that fit, the best first; none if none fits well enough."""
-        ranked = [each for each in self.score(segments) if each.score >= MIN_SCORE]
+        ranked = self.score(segments, least=MIN_SCORE)
         enough = RELATIVE_MIN * ranked[0].score if ranked else 0.0
         return [each for each in ranked if each.score >= enough][:MAX_RELEVANT]
 
-    def score(self, segments: Iterable[Segment]) -> list[ScoredSkill]:
-        """Return every skill with a score above 0, the best first."""
+    def score(self, segments: Iterable[Segment], *, least: float = 0.01) -> list[ScoredSkill]:
+        """Return every skill with at least such a score, the best first."""
         found: dict[int, _Evidence] = defaultdict(_Evidence)
         for segment in segments:
             text = fold(_clip(segment.text))
             weight = segment.weight * (_QUESTION_WEIGHT if _is_question(text) else 1.0)
             for sentence in text.translate(_SENTENCE_ENDS).split("\n"):
                 self._read_sentence(sentence, weight * _sentence_weight(sentence), found)
-        scored = [self._scored(number, evidence) for number, evidence in found.items()]
+        scored = [self._scored(number, evidence, least) for number, evidence in found.items()]
         return sorted(
-            (each for each in scored if each.score > 0),
+            (each for each in scored if each is not None),
             key=lambda each: (-each.score, -each.skill.priority, each.skill.name),
         )
 
-    def _scored(self, number: int, evidence: _Evidence) -> ScoredSkill:
-        skill = self.skills[number]
-        score, points = evidence.points(max_word_points=self._max_word_points[number])
+    def _scored(self, number: int, evidence: _Evidence, least: float) -> ScoredSkill | None:
+        exact, points = evidence.points(max_word_points=self._max_word_points[number])
+        score = round(exact, 2)
+        if score < least:
+            return None
         ranked = sorted(points.items(), key=lambda item: -item[1])
         reasons = [f"{label}: {value:.1f}" for label, value in ranked[:MAX_REASONS]]
-        return ScoredSkill(skill=skill, score=round(score, 2), reasons=reasons)
+        return ScoredSkill(skill=self.skills[number], score=score, reasons=reasons)
 
     def _read_sentence(self, sentence: str, weight: float, found: dict[int, _Evidence]) -> None:
         words = _words(sentence)
@@ -269,7 +271,7 @@ class SkillIndex:
                 for matched in _matches(words, places, trigger.parts):
                     found[trigger.skill].add_trigger(trigger, matched, weight)
         if not sentence.isascii():
-            for first in set(sentence):
+            for first in dict.fromkeys(sentence):  # in their order: which of two triggers covers a word depends on it
                 for trigger in self._text_triggers.get(first, ()):
                     if matched := _occurs(sentence, trigger.parts):
                         found[trigger.skill].add_trigger(trigger, matched, weight)
@@ -381,10 +383,12 @@ def _sentence_weight(sentence: str) -> float:
 
 
 def _matches(
-    words: Sequence[str], places: Mapping[str, Sequence[int]], parts: Sequence[Mapping[str, str]]
+    words: Sequence[str], places: Mapping[str, list[int]], parts: Sequence[Mapping[str, str]]
 ) -> Iterator[tuple[str, ...]]:
     """Yield the words of a trigger wherever they follow each other closely; `places` are those of each word."""
-    starts = [place for word, found in places.items() if word in parts[0] for place in found[:_MAX_TRIES]]
+    starts = [
+        place for found in sorted(places[word] for word in parts[0] if word in places) for place in found[:_MAX_TRIES]
+    ]
     yield from filter(None, (_follows(words, start, parts) for start in starts))
 
 
