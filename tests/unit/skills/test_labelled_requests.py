@@ -3,6 +3,9 @@
 Requests marked `held_out` were written after the triggers, which were not changed for them.
 """
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,6 +17,7 @@ from holdfast.domain.skill import Skill, SkillContent, SkillSource
 from holdfast.skills.choice import Segment, SkillIndex
 from holdfast.skills.folder import as_skill
 from holdfast.skills.official import official_skills
+from tests.architecture.project import ROOT
 
 REQUESTS: Final = Path(__file__).parent / "requests.json"
 UNSEEN: Final = Path(__file__).parent / "unseen_requests.json"
@@ -92,6 +96,20 @@ def test_few_skills_are_chosen_wrongly_for_requests_that_nobody_prepared_for() -
     assert (len(requests), quality.needed) == (60, 40)
     assert len(quality.wrong) <= 1, quality.wrong
     assert quality.found >= 34
+
+
+def test_every_process_gives_a_request_the_same_scores() -> None:
+    code = (
+        "from tests.unit.skills.test_labelled_requests import SkillIndex, Segment, official_skills, read_requests;"
+        "index = SkillIndex(official_skills());"
+        "print([[(each.skill.name, each.score, each.reasons) for each in index.score([Segment(request.text, 1.0)])]"
+        " for request in read_requests() if request.locale == 'ja'])"
+    )
+    scores = {
+        subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed})
+        for seed in ("0", "1")
+    }
+    assert len(scores) == 1 and len(scores.pop()) > 1_000
 
 
 def test_other_skills_in_the_catalog_take_nothing_away() -> None:
