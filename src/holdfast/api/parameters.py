@@ -47,6 +47,14 @@ FromTime: TypeAlias = Annotated[
     QueryParameter(name="from", max_length=40, description="Created at this time or later: `2026-01-31T12:00:00Z`."),
 ]
 ToTime: TypeAlias = Annotated[str | None, QueryParameter(name="to", max_length=40, description="Created before it.")]
+IfMatch: TypeAlias = Annotated[
+    str | None,
+    HeaderParameter(
+        name="If-Match",
+        max_length=1000,
+        description="The `ETag` of the last read: the change is refused if there was another one since.",
+    ),
+]
 WaitSeconds: TypeAlias = Annotated[
     float,
     QueryParameter(

@@ -57,9 +57,8 @@ class PostgresBus(RelayBus):
     def _receive(self, own: str, connection: Any, pid: int, channel: str, payload: str) -> None:
         sender, _, encoded = payload.partition(" ")
         if sender != own:
-            with suppress(
-                msgspec.DecodeError
-            ):  # another version of Holdfast: the fallback of the watcher finds changes
+            # What another version of Holdfast has sent is found by the watcher, which looks without hints, too.
+            with suppress(msgspec.DecodeError):
                 self.local.publish(_decoder.decode(encoded))
 
 

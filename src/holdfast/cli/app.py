@@ -104,8 +104,7 @@ def run_app() -> None:
     try:
         app(prog_name="holdfast")
     except HoldfastError as exc:
-        source = "HOLDFAST_WORKER_TOKEN" if sys.argv[1:2] == ["worker"] else "HOLDFAST_API_KEY or a profile"
-        remedy = f"; `holdfast` takes it from {source}" if exc.code == "UNAUTHENTICATED" else ""
+        remedy = "; `holdfast` takes it from HOLDFAST_API_KEY or a profile" if exc.code == "UNAUTHENTICATED" else ""
         _fail(f"{exc.message}{remedy}", exc.code)
     except StdoutError as exc:
         discard_stdout()

@@ -11,6 +11,7 @@ import holdfast
 from holdfast.bootstrap.logs import LogFormat, configure_logging
 from holdfast.cli.output import JsonFlag, PoolOption, print_json, print_message
 from holdfast.cli.serve import event_loop_factory
+from holdfast.control.errors import Unauthenticated
 from holdfast.domain.worker import DEFAULT_POOL
 
 DEFAULT_FOLDER: Final = "holdfast-worker"
@@ -52,4 +53,8 @@ def worker(
             print_message(f"holdfast {holdfast.__version__} working for {url}, {concurrency} runs at a time")
 
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
-        runner.run(run_worker(options, on_ready=announce))
+        try:
+            runner.run(run_worker(options, on_ready=announce))
+        except Unauthenticated as exc:
+            print_message(f"holdfast: {exc.message}; the worker takes it from HOLDFAST_WORKER_TOKEN [{exc.code}]")
+            raise typer.Exit(1) from exc

@@ -35,8 +35,8 @@ from holdfast.api.contract_errors import contract_error_handlers
 from holdfast.api.errors import ErrorEnvelope, envelope
 from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, replay_headers
 from holdfast.api.openai.completions import StartedCompletion
-from holdfast.api.parameters import ChildrenQuery, Cursor, Limit, prefers_stream
-from holdfast.api.routes.agents import AgentBody, IfMatch, NewAgentBody, agent_etag, expected_versions
+from holdfast.api.parameters import ChildrenQuery, Cursor, IfMatch, Limit, prefers_stream
+from holdfast.api.routes.agents import AgentBody, NewAgentBody, agent_etag, expected_versions
 from holdfast.api.routes.runs import AcceptHeader
 from holdfast.api.streams.sse import StreamResponse
 from holdfast.api.streams.text_stream import TextStream
@@ -95,7 +95,7 @@ _Force = Annotated[bool, QueryParameter(description="Cancel the active runs, and
 
 @get("/agents", summary="List agents for chats and tasks", **_OPTIONS)
 async def list_contract_agents(chats: NamedDependency[ChatControl]) -> ContractAgentList:
-    """Return the agents of the workspace by name, and the errors of those with invalid files."""
+    """Return the agents of the workspace and of the space by name, and the errors of those that cannot be used."""
     found = await chats.agents.all(chats.space)
     return ContractAgentList(agents=found.items, broken=found.broken)
 

@@ -6,12 +6,12 @@ import msgspec
 from litestar import Response, delete, get, patch, post, put
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
+from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
 from holdfast.api.errors import ErrorEnvelope
 from holdfast.api.idempotency import REPLAYED_HEADER, IdempotencyKey, keyed_request, replay_headers
-from holdfast.api.parameters import Cursor, Limit, parse_etags, space_paths
+from holdfast.api.parameters import Cursor, IfMatch, Limit, parse_etags, space_paths
 from holdfast.control.agent_versions import (
     AgentVersionControl,
     AgentVersionDiff,
@@ -31,15 +31,6 @@ _ONE: Final = space_paths("/agents/{name:str}")
 _VERSIONS: Final = space_paths("/agents/{name:str}/versions")
 _ALSO: Final = {"also": {"412": {"application/json": ErrorEnvelope}}}
 _SETTINGS_META: Final = Meta(description="The content of `agent.json`; without `skills` they are `auto`.")
-
-IfMatch = Annotated[
-    str | None,
-    HeaderParameter(
-        name="If-Match",
-        max_length=1000,
-        description="The `ETag` that the agent was read with; a changed one is refused.",
-    ),
-]
 
 
 class AgentBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

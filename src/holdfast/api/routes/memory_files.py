@@ -6,10 +6,10 @@ from typing import Annotated, Final
 import msgspec
 from litestar import Response, delete, get, put
 from litestar.di import NamedDependency
-from litestar.params import FromPath, HeaderParameter, JSONBody, PathParameter, QueryParameter
+from litestar.params import FromPath, JSONBody, PathParameter, QueryParameter
 
 from holdfast.api.errors import ErrorEnvelope
-from holdfast.api.parameters import parse_etags
+from holdfast.api.parameters import IfMatch, parse_etags
 from holdfast.control.memory_files import MemoryFileControl
 from holdfast.domain.errors import Invalid, NotFound
 from holdfast.domain.ids import SpaceId
@@ -36,14 +36,6 @@ _ONE: Final = [*_paths("/{path:path}"), *_paths("/agents/{agent:str}/{path:path}
 
 FilePath = Annotated[Path, PathParameter(description="The path of the file, such as `MEMORY.md`.")]
 AgentParameter = Annotated[str | None, PathParameter(description="The agent whose file it is.")]
-IfMatch = Annotated[
-    str | None,
-    HeaderParameter(
-        name="If-Match",
-        max_length=1000,
-        description="The `ETag` that the file was read with: the change is refused if it has changed since.",
-    ),
-]
 
 
 class MemoryFileBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

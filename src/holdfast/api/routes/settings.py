@@ -1,30 +1,21 @@
 """Routes for the settings of the workspace, with the error format of the tasks contract."""
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from litestar import Response, get, patch
 from litestar.di import NamedDependency
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import HeaderParameter, JSONBody
+from litestar.params import JSONBody
 
 from holdfast.api.contract_errors import ContractInvalid, contract_error_handlers
 from holdfast.api.errors import ErrorEnvelope
-from holdfast.api.parameters import parse_etags
+from holdfast.api.parameters import IfMatch, parse_etags
 from holdfast.control.settings import SettingsChanged, SettingsControl, SettingsView
 from holdfast.domain.errors import NotFound
 
 _TAGS: Final = ["settings"]
 SETTINGS_ERRORS: Final = (ContractInvalid, SettingsChanged)
 _ERROR_HANDLERS: Final = contract_error_handlers(SETTINGS_ERRORS, not_found=NotFound)
-
-IfMatch = Annotated[
-    str | None,
-    HeaderParameter(
-        name="If-Match",
-        max_length=1000,
-        description="The `ETag` that the settings were read with: the change is refused if they have changed since.",
-    ),
-]
 
 
 @get("/settings", summary="Read the settings", tags=_TAGS, exception_handlers=_ERROR_HANDLERS)
